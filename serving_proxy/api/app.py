@@ -10,11 +10,12 @@ from fastapi.openapi.utils import get_openapi
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from serving_proxy.access.login import Sessions, login_routes
+from serving_proxy.api.agents import agent_routes
 from serving_proxy.api.configuration import configuration_routes
 from serving_proxy.api.errors import RESPONSES, add_handlers
 from serving_proxy.api.guard import guard_routes
 from serving_proxy.api.metrics import registry
-from serving_proxy.api.middleware import Guarding
+from serving_proxy.api.middleware import AGENTS_PATH, Guarding
 from serving_proxy.api.models import model_routes
 from serving_proxy.api.proxy import proxy_routes
 from serving_proxy.api.request_log import request_log_routes
@@ -26,7 +27,7 @@ from serving_proxy.version import version
 _ABOUT = "Deploys models, splits traffic between their versions, promotes and rolls back. Shares are in percent."
 
 
-def create_app(plane: Plane, token: str | None) -> FastAPI:
+def create_app(plane: Plane, token: str | None, agent_token: str | None = None) -> FastAPI:
     """Make the application.
 
     Parameters
@@ -34,18 +35,23 @@ def create_app(plane: Plane, token: str | None) -> FastAPI:
     plane : Plane
     token : str or None
         The token that clients must send; None: only requests from this machine are served.
+    agent_token : str, optional
+        The token of agents, which permits nothing else.
     """
     # The pages of Swagger and ReDoc load files from other servers, but the proxy works offline.
     app = FastAPI(title="serving-proxy", version=version(), description=_ABOUT, docs_url=None, redoc_url=None)
     add_handlers(app)
     for routes in (model_routes, guard_routes, request_log_routes, configuration_routes, proxy_routes, stream_route):
         app.include_router(routes(plane))
+    if plane.fleet is not None:
+        app.include_router(agent_routes(plane, plane.fleet))
     add_page(app)
     _add_health(app, plane)
     sessions = None if token is None else Sessions(token)
     if sessions is not None:
         app.include_router(login_routes(sessions))
-    app.add_middleware(Guarding, sessions=sessions)
+    narrow = {} if agent_token is None else {AGENTS_PATH: Sessions(agent_token)}
+    app.add_middleware(Guarding, sessions=sessions, narrow=narrow)
     app.openapi = lambda: _openapi(app, token)  # type: ignore[method-assign]
     return app
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -14,6 +15,9 @@ from serving_proxy.access.tokens import is_loopback
 from serving_proxy.api.errors import answer
 
 MOST_BODY_BYTES = 1024 * 1024
+# A report contains the statistics of all versions of a machine.
+MOST_REPORT_BYTES = 32 * 1024 * 1024
+AGENTS_PATH = "/v1/agents/"
 _BODY_S = 10.0
 _NO_TOKEN = (
     "token: missing or wrong, expected 'Authorization: Bearer …' with the token in `admin.token` of the state "
@@ -33,12 +37,21 @@ class Guarding:
     sessions : Sessions or None
     open_paths : frozenset of str
         Paths that need no permission. A path that ends with "/" includes all paths below it, except "/" itself.
+    narrow : mapping of str to Sessions, optional
+        By the beginning of a path: another token, which permits requests there only.
     """
 
-    def __init__(self, app: ASGIApp, sessions: Sessions | None, open_paths: frozenset[str] = OPEN_PATHS) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        sessions: Sessions | None,
+        open_paths: frozenset[str] = OPEN_PATHS,
+        narrow: Mapping[str, Sessions] | None = None,
+    ) -> None:
         self._app = app
         self._sessions = sessions
         self._open = open_paths
+        self._narrow = narrow or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -48,27 +61,38 @@ class Guarding:
         if refusal is not None:
             await answer(*refusal)(scope, receive, send)
             return
-        await self._app(scope, _Limited(receive).receive, send)
+        await self._app(scope, _Limited(receive, most_body_bytes(scope["path"])).receive, send)
 
     def _refusal(self, scope: Scope) -> tuple[str, str, int] | None:
         """Return status, message and HTTP code of a request that is refused."""
         headers = Headers(scope=scope)
         length = headers.get("content-length", "")
-        if length.isdecimal() and int(length) > MOST_BODY_BYTES:
-            return "INVALID_ARGUMENT", f"body: {length} bytes, expected at most {MOST_BODY_BYTES}", 413
+        most = most_body_bytes(scope["path"])
+        if length.isdecimal() and int(length) > most:
+            return "INVALID_ARGUMENT", f"body: {length} bytes, expected at most {most}", 413
         if any(
             scope["path"] == path or (len(path) > 1 and path.endswith("/") and scope["path"].startswith(path))
             for path in self._open
         ):
             return None
         if self._sessions is not None:
-            if scope["path"] != LOGIN_PATH and not self._sessions.permits(headers, port_of(scope)):
+            if scope["path"] != LOGIN_PATH and not self._has_token(scope, headers):
                 return "UNAUTHENTICATED", _NO_TOKEN, 401
         elif not _is_local(scope, headers):
             return "PERMISSION_DENIED", "no token is configured, expected a request of this machine", 403
         if not _is_same_origin(headers):
             return "PERMISSION_DENIED", "origin: another site's page, expected the proxy's own", 403
         return None
+
+    def _has_token(self, scope: Scope, headers: Headers) -> bool:
+        assert self._sessions is not None
+        others = [other for path, other in self._narrow.items() if scope["path"].startswith(path)]
+        return any(known.permits(headers, port_of(scope)) for known in (self._sessions, *others))
+
+
+def most_body_bytes(path: str) -> int:
+    """Return the largest size of a request's body."""
+    return MOST_REPORT_BYTES if path.startswith(AGENTS_PATH) else MOST_BODY_BYTES
 
 
 def _is_local(scope: Scope, headers: Headers) -> bool:
@@ -87,8 +111,9 @@ def _is_same_origin(headers: Headers) -> bool:
 class _Limited:
     """Limits the size of the body and the time to receive it."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, most: int) -> None:
         self._receive = receive
+        self._most = most
         self._bytes = 0
         self._complete = False
 
@@ -102,7 +127,7 @@ class _Limited:
         except TimeoutError as error:
             raise HTTPException(408, f"body: not complete after {_BODY_S:g} s") from error
         self._bytes += len(message.get("body", b""))
-        if self._bytes > MOST_BODY_BYTES:
-            raise HTTPException(413, f"body: more than {MOST_BODY_BYTES} bytes, expected less")
+        if self._bytes > self._most:
+            raise HTTPException(413, f"body: more than {self._most} bytes, expected less")
         self._complete = not message.get("more_body", False)
         return message

@@ -35,7 +35,7 @@ app = typer.Typer(
 errors = Console(stderr=True)
 P = ParamSpec("P")
 
-COMMANDS = ("serve", "deploy", "traffic", "baselines", "guard", "request_log", "show", "drain")
+COMMANDS = ("serve", "agent", "deploy", "traffic", "baselines", "guard", "request_log", "show", "drain")
 _WRONG_USE = (InvalidError, UnauthenticatedError, UnavailableError)
 
 

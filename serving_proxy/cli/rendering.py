@@ -30,9 +30,10 @@ def render_status(status: dict[str, Any]) -> RenderableType:
     parts: list[RenderableType] = []
     if status["fault"]:
         parts.append(Text.from_markup(f"[bold red]fault:[/] {escape(status['fault'])}"))
+    parts += _machines(status["machines"]) if status.get("machines") else []
     parts += _hosts(status["hosts"]) if status["hosts"] else [Text("No host is running.")]
     if status["models"]:
-        parts += _models(status["models"])
+        parts += _models(status["models"], sum(host["alive"] for host in status["hosts"]))
     else:
         parts.append(Text("Nothing is deployed: `serving-proxy deploy NAME PATH`."))
     parts += [Text(f"{job['model']}/{job['version']}: {job['kind']}, {job['step']}") for job in status["jobs"]]
@@ -135,6 +136,25 @@ def clock(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
+def _machines(machines: list[dict[str, Any]]) -> list[RenderableType]:
+    columns = ("machine", "state", "hosts", "term", "generation", "cpus", "memory")
+    rows = [
+        [
+            escape(machine["name"]),
+            machine["state"],
+            str(len(machine["hosts"])),
+            str(machine["term"]),
+            str(machine["generation"]),
+            str(machine["cpus"] or ""),
+            _bytes(machine["memory_bytes"]) if machine["memory_bytes"] else "",
+        ]
+        for machine in machines
+    ]
+    right = ("hosts", "term", "generation", "cpus", "memory")
+    notes = [(machine["name"], machine["reason"]) for machine in machines]
+    return [_table("Machines", columns, rows, right=right), *_notes(notes)]
+
+
 def _hosts(hosts: list[dict[str, Any]]) -> list[RenderableType]:
     columns = ("host", "state", "origin", "pid", "generation", "cpus", "restarts")
     rows = [
@@ -156,8 +176,8 @@ def _hosts(hosts: list[dict[str, Any]]) -> list[RenderableType]:
     return [_table("Hosts", columns, rows, right=("pid", "generation", "restarts")), *_notes(notes)]
 
 
-def _models(models: list[dict[str, Any]]) -> list[RenderableType]:
-    columns = ("version", "state", "role", "traffic", "shadow", "labels", "in flight", "cpus", "precision")
+def _models(models: list[dict[str, Any]], live_hosts: int) -> list[RenderableType]:
+    columns = ("version", "state", "role", "traffic", "shadow", "labels", "replicas", "in flight", "cpus", "precision")
     rows = [
         [
             escape(f"{model['name']}/{version['version']}"),
@@ -166,6 +186,7 @@ def _models(models: list[dict[str, Any]]) -> list[RenderableType]:
             _percent(version["traffic"]),
             _percent(version["shadow"]),
             ", ".join(version["labels"]),
+            _replicas(version, live_hosts),
             str(sum(host.get("in_flight", 0) for host in version["hosts"].values()) or ""),
             _on_hosts(version, "cpuset"),
             _on_hosts(version, "precision"),
@@ -174,7 +195,13 @@ def _models(models: list[dict[str, Any]]) -> list[RenderableType]:
         for version in model["versions"]
     ]
     notes = [note for model in models for note in _remarks(model)]
-    return [_table("Models", columns, rows, right=("traffic", "shadow", "in flight")), *_notes(notes)]
+    return [_table("Models", columns, rows, right=("traffic", "shadow", "replicas", "in flight")), *_notes(notes)]
+
+
+def _replicas(version: dict[str, Any], live_hosts: int) -> str:
+    """Return on how many of the live hosts a version is ready, if there are several."""
+    ready = sum(host.get("state") == "ready" for host in version["hosts"].values())
+    return f"{ready} of {live_hosts}" if live_hosts > 1 else ""
 
 
 def _remarks(model: dict[str, Any]) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Protocol
 
 from serving_proxy.control.cleaning import Cleaner
 from serving_proxy.control.observer import Observer
@@ -27,6 +28,9 @@ from serving_proxy.deploy.operations import Operations
 from serving_proxy.deploy.options import ModelSettings
 from serving_proxy.deploy.pipeline import DeployPipeline
 from serving_proxy.deploy.views import job_view, model_view
+from serving_proxy.fleet.loop import Fleet, known_machines
+from serving_proxy.fleet.machines import Machines
+from serving_proxy.fleet.states import MachineStates
 from serving_proxy.guard.alerts import Alerts
 from serving_proxy.guard.loop import Guard
 from serving_proxy.hosts import LaunchOptions, Supervisor
@@ -41,6 +45,17 @@ from serving_proxy.version import version
 log = logging.getLogger("serving_proxy.plane")
 
 
+class Leading(Protocol):
+    """The right to change what machines serve, which only one proxy has at a time."""
+
+    @property
+    def term(self) -> int:
+        """Return a number that grows whenever another proxy gets the right."""
+
+    def holds(self) -> bool:
+        """Return whether this proxy still has the right."""
+
+
 class Plane:
     """All parts of the control plane.
 
@@ -53,6 +68,10 @@ class Plane:
         The only model, instead of a configuration.
     base_settings : ModelSettings, optional
         Defaults for what the file with settings leaves open.
+    with_agents : bool
+        Hosts are run on machines whose agents follow this proxy.
+    leading : Leading, optional
+        The right to change what machines serve, if another proxy may have it.
     """
 
     def __init__(
@@ -64,8 +83,14 @@ class Plane:
         model_settings: Path | None = None,
         single: ConfiguredModel | None = None,
         base_settings: ModelSettings | None = None,
+        with_agents: bool = False,
+        leading: Leading | None = None,
     ) -> None:
-        self.control = control = Control(options, repository)
+        machines = Machines(known_machines(repository)) if with_agents else None
+        term = None if leading is None else leading.term
+        self.control = control = Control(options, repository, machines, term)
+        self.leading = leading
+        self.fleet = None if machines is None else Fleet(control, machines, MachineStates(control, self.leads))
         self.jobs = Jobs(repository, control.feed)
         self.pipeline = DeployPipeline(control, self.jobs)
         self.operations = Operations(control, self.jobs, self.pipeline)
@@ -100,6 +125,8 @@ class Plane:
         loops = [self.control.run(), self.supervisor.run(), self.watcher.run(), self.pipeline.run(), self.cleaner.run()]
         loops += [self.observer.run(), self.cores.run(), self.profiler.run()]
         loops.append(warn_of_ops(self.control))
+        if self.fleet is not None:
+            loops.append(self.fleet.run())
         if self.alerts is not None:
             loops.append(self.alerts.run())
         tasks = [asyncio.create_task(loop) for loop in loops]
@@ -118,6 +145,10 @@ class Plane:
             tasks[0].cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def leads(self) -> bool:
+        """Return whether this proxy may change what hosts serve."""
+        return self.leading is None or self.leading.holds()
+
     def leave_hosts(self) -> None:
         """Let hosts run on when the proxy ends, for example if its end was not requested."""
         self._leaves_hosts = True
@@ -130,9 +161,11 @@ class Plane:
             version=version(),
             pid=os.getpid(),
             started=self._started,
+            term=control.term,
             generation=control.desired.generation,
             fault=control.fault,
             draining=self.supervisor.draining or self.closing.is_set(),
+            machines=[] if self.fleet is None else self.fleet.views(),
             hosts=self.supervisor.views(),
             models=[model for model in models if model.versions],
             jobs=[job_view(job) for job in self.jobs.running()],

@@ -9,6 +9,7 @@ from typing import Any
 from serving_proxy.cores.views import MachineView
 from serving_proxy.counters.views import LiveView, PointView
 from serving_proxy.deploy.views import JobView, ModelView
+from serving_proxy.fleet.views import FleetMachineView
 from serving_proxy.guard.views import GuardView
 from serving_proxy.hosts.views import HostView
 from serving_proxy.records.view import View
@@ -33,9 +34,11 @@ class StatusView(View):
     version: str
     pid: int
     started: float
+    term: int
     generation: int
     fault: str | None
     draining: bool
+    machines: list[FleetMachineView]
     hosts: list[HostView]
     models: list[ModelView]
     jobs: list[JobView]

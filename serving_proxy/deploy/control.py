@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from serving_proxy.deploy.changes import Change
 from serving_proxy.deploy.desired_state import HostSettings
@@ -36,6 +36,7 @@ STEP_S = 0.2
 # Longest time that a ramp's clock advances in one step: it must not jump after the machine slept or the process was
 # stopped.
 _MOST_PASSED_S = 2.0
+_GENERATION = "generation"
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class ControlOptions:
         The CPUs that hosts may use.
     allowed_ops : tuple of str
         Ops that every model may reach although they touch files, the process or the network.
+    files_dir : Path or None
+        Where files lie that the proxy makes, if other machines must reach them; None: in the state directory.
     """
 
     state_dir: Path
@@ -65,33 +68,75 @@ class ControlOptions:
     cores: Literal["off", "plan", "control"] = "off"
     cpus: frozenset[int] = frozenset()
     allowed_ops: tuple[str, ...] = ()
+    files_dir: Path | None = None
+
+    @property
+    def _files(self) -> Path:
+        return self.files_dir or self.state_dir
 
     @property
     def artifacts(self) -> Path:
         """Return the folder of optimized models."""
-        return self.state_dir / "artefacts"
+        return self._files / "artefacts"
 
     @property
     def tables(self) -> Path:
         """Return the folder of the tables that optimized models share."""
-        return self.state_dir / "tables"
+        return self._files / "tables"
 
     @property
     def profiles(self) -> Path:
         """Return the folder of the models' profiles, in the format of `cost-model profile`."""
-        return self.state_dir / "profiles"
+        return self._files / "profiles"
 
     @property
     def warmups(self) -> Path:
         """Return the folder of warm-up files that were made from request logs."""
-        return self.state_dir / "warmups"
+        return self._files / "warmups"
+
+
+class HostSource(Protocol):
+    """Hosts of other machines."""
+
+    @property
+    def settled(self) -> bool:
+        """Return whether the hosts are known, so that what they report may be acted on."""
+
+    @property
+    def highest_order(self) -> tuple[int, int]:
+        """Return the largest (term, generation) that a machine has accepted."""
+
+    def read(self) -> tuple[HostSeen, ...]:
+        """Return the hosts as they were reported last."""
 
 
 class Control:
-    """Models, hosts and their desired state; used by the thread of the event loop only."""
+    """Models, hosts and their desired state; used by the thread of the event loop only.
 
-    def __init__(self, options: ControlOptions, repository: Repository) -> None:
+    Parameters
+    ----------
+    options : ControlOptions
+    repository : Repository
+    machines : HostSource, optional
+        Hosts of other machines, besides those of the state directory.
+    term : int or None
+        Grows whenever another proxy begins to lead; None: there is no other proxy, and the term is that of the
+        machines.
+    """
+
+    def __init__(
+        self,
+        options: ControlOptions,
+        repository: Repository,
+        machines: HostSource | None = None,
+        term: int | None = None,
+    ) -> None:
         self.options = options
+        self.term = term or 1
+        self._follows_terms = term is None
+        self._machines = machines
+        self._knows_order = False
+        self.has_published = False
         self.repository = repository
         self.host_settings = options.host_settings
         self.desired = DesiredFile(options.state_dir)
@@ -100,7 +145,7 @@ class Control:
         self._store = ModelStore(options.state_dir, repository, self.feed)
         self.models = self._store.models
         self.checker = Checker(options.cpus)
-        self.hosts: tuple[HostSeen, ...] = self.actual.read()
+        self.hosts: tuple[HostSeen, ...] = self._read_hosts()
         self.closing = False
         self._clocks: dict[str, dict[int, float]] = {}
         self._last = time.monotonic()
@@ -233,13 +278,15 @@ class Control:
         now = time.monotonic()
         passed, self._last = now - self._last, now
         self._run_clocks(min(passed, _MOST_PASSED_S))
-        hosts = self.actual.read()
+        hosts = self._read_hosts()
         if [_without_counters(host) for host in hosts] != [_without_counters(host) for host in self.hosts]:
             self._dirty = True
         self.hosts = hosts
         self._note_host_faults()
         if self._store.check_room(now):
             self._wake_up()
+        if self._machines is not None and not self._learn_order(self._machines):
+            return
         if (now < self._retry_at and not self._store.has_unsaved) or not (self._dirty or self._clocks):
             return
         try:
@@ -247,6 +294,25 @@ class Control:
         except (ExhaustedError, UnavailableError) as error:
             self._retry_at = now + RETRY_S
             self._store.hold(error)
+
+    def _read_hosts(self) -> tuple[HostSeen, ...]:
+        return self.actual.read() if self._machines is None else self.actual.read() + self._machines.read()
+
+    def _learn_order(self, machines: HostSource) -> bool:
+        """Return whether the machines are known; what they follow is then older than this proxy's next state."""
+        if not machines.settled:
+            return False
+        if not self._knows_order:
+            stored = self.repository.setting(_GENERATION)
+            self.desired.continue_after(stored if isinstance(stored, int) else 0)
+            self._knows_order = True
+        highest = machines.highest_order
+        if self._follows_terms and highest > (self.term, self.desired.generation):
+            # A proxy that has lost its state; without it, all machines would refuse what it wants.
+            self.term = max(self.term, highest[0])
+            self.desired.continue_after(highest[1])
+            self._dirty = True
+        return True
 
     def _reconcile(self) -> None:
         snapshot = Snapshot(self.models, self.hosts, time.time(), self._clocks, self.host_settings)
@@ -260,9 +326,18 @@ class Control:
             save(plan.changed.values(), plan.notes)
             self._wake_up()
         known = max((host.generation for host in self.hosts), default=0)
-        if self.desired.write(plan.desired, known):
+        self._store_generation(self.desired.next_generation(plan.desired, known))
+        if self.desired.write(plan.desired, known) or not self.has_published:
             log.info("desired.json written", extra={"generation": self.desired.generation})
+            self.has_published = True
             self.feed.changed()
+
+    def _store_generation(self, generation: int | None) -> None:
+        """Remember a generation before machines can see it, so that another proxy continues after it."""
+        if self._machines is not None and generation is not None:
+            # On a full disk, what is urgent is published all the same.
+            with contextlib.suppress(ExhaustedError):
+                self.repository.set_setting(_GENERATION, generation)
 
     def _run_clocks(self, passed: float) -> None:
         """Advance the clocks of ramps whose versions are ready, except for models that are paused."""

@@ -147,7 +147,7 @@ class Supervisor:
         return HostView(
             name=name,
             alive=seen is not None and seen.alive,
-            origin="started" if ours else "adopted",
+            origin="started" if ours else "agent" if seen is not None and seen.machine else "adopted",
             pid=seen.pid if seen is not None and seen.alive else 0,
             state=state,
             generation=0 if seen is None else seen.generation,
@@ -264,7 +264,7 @@ class Supervisor:
 
     def _note_others(self, seen: dict[str, HostSeen]) -> None:
         """Record hosts that appear and disappear, and that this proxy does not manage."""
-        live = {name for name, host in seen.items() if host.alive and name not in self._hosts}
+        live = {name for name, host in seen.items() if host.alive and name not in self._hosts and not host.machine}
         for name in sorted(live - self._known):
             self._control.note("host", f"{name}: adopted, process {seen[name].pid}")
         for name in sorted(self._known - live):

@@ -7,7 +7,7 @@ from serving_proxy.records.view import View
 
 
 class HostView(View):
-    """A host; `origin` is `started` (by this proxy) or `adopted`."""
+    """A host; `origin` is `started` (by this proxy), `adopted`, or `agent` if another machine reports it."""
 
     name: str
     alive: bool

@@ -64,6 +64,8 @@ class HostSeen:
         The newest statistics, with those of mirrored traffic under `shadow`.
     counted_at : float [s]
         When they were written, by the file system's clock.
+    machine : str
+        The machine whose agent reports it; "": this one.
     """
 
     name: str
@@ -78,6 +80,7 @@ class HostSeen:
     models: dict[str, dict[int, VersionSeen]] = field(default_factory=dict)
     stats: dict[str, Any] = field(default_factory=dict)
     counted_at: float = 0.0
+    machine: str = ""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,29 @@ class ServeOptions(BaseModel):
     admin_port: Annotated[Port, CliOption("N", "Port of the admin API and the dashboard.")] = 8502
     address: Annotated[str, CliOption("ADDRESS", "Address at which the hosts listen.")] = "127.0.0.1"
     admin_address: Annotated[str, CliOption("ADDRESS", "Address at which the admin port listens.")] = "127.0.0.1"
+    engine: Annotated[
+        Literal["local", "agents"],
+        CliOption(
+            "local|agents",
+            "Where hosts run: on this machine, started by the proxy, or on the machines whose agents follow it.",
+        ),
+    ] = "local"
+    agent_token_file: Annotated[
+        Path | None,
+        CliOption("FILE", "Token of agents, which permits nothing else; without it they need that of --token-file."),
+    ] = None
+    shared_store: Annotated[
+        str | None,
+        CliOption(
+            "URL",
+            "Folder that several proxies share, of which one leads: the others have all of its state, and one takes "
+            "over if it fails.",
+        ),
+    ] = None
+    lease_timeout: Annotated[
+        Annotated[float, Field(ge=1, le=600)],
+        CliOption("SECONDS", "With --shared-store: time after which another proxy takes over."),
+    ] = 5.0
     host: Annotated[Literal["python", "go", "none"], CliOption("python|go|none", "Which host program to start.")] = (
         "python"
     )

@@ -8,20 +8,28 @@ import contextlib
 import logging
 import os
 import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from serving_proxy.access.tokens import announce, own_token, read_token
 from serving_proxy.api.app import create_app
 from serving_proxy.api.connection_limits import limited_protocol
-from serving_proxy.control.plane import Plane
+from serving_proxy.api.standby import StandbyApp, SwitchedApp
+from serving_proxy.control.plane import Leading, Plane
 from serving_proxy.deploy.host_rules import load_rules
 from serving_proxy.deploy.options import ModelSettings
 from serving_proxy.errors import InvalidError, UnavailableError
 from serving_proxy.hosts.command import host_program
+from serving_proxy.leadership.leading import Leadership
+from serving_proxy.leadership.lease import StoreLease
+from serving_proxy.leadership.replica import Replica, stand_by
+from serving_proxy.leadership.shared_store import open_shared_store
 from serving_proxy.serve.settings import ServeSettings
 from serving_proxy.sources.models_config import single_model
 from serving_proxy.store import Database, Repository, StateLock
@@ -31,6 +39,8 @@ from serving_proxy.system.listening import ENDING, Server, most_connections, rai
 log = logging.getLogger("serving_proxy.serve")
 
 _MOST_CONNECTIONS = 512
+# Each agent has two connections: one waits for the next state, reports use the other.
+_MOST_AGENTS = 8192
 _KEEP_ALIVE_S = 30
 _BACKLOG = 128
 
@@ -66,11 +76,7 @@ async def run(settings: ServeSettings, ended: asyncio.Event) -> None:
     with StateLock(state_dir) as lock:
         if settings.discard_state:
             discard(state_dir)
-        database = Database(state_dir / "proxy.sqlite3")
-        try:
-            await _run(settings, lock, Repository(database), ended)
-        finally:
-            database.close()
+        await _run(settings, lock, ended)
 
 
 def discard(state_dir: Path) -> None:
@@ -95,7 +101,7 @@ def discard(state_dir: Path) -> None:
         accepted.unlink(missing_ok=True)
 
 
-async def _run(settings: ServeSettings, lock: StateLock, repository: Repository, ended: asyncio.Event) -> None:
+async def _run(settings: ServeSettings, lock: StateLock, ended: asyncio.Event) -> None:
     listener = _bind(settings.admin_address, settings.admin_port)
     host, port = listener.getsockname()[:2]
     url = f"{'http' if settings.admin_tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
@@ -107,33 +113,148 @@ async def _run(settings: ServeSettings, lock: StateLock, repository: Repository,
             token = read_token(token_file, "")
             # Before a client can connect, so that a client that waits for the port finds the token with it.
             stack.enter_context(announce(url, token_file.resolve()))
+        agent_token = None if settings.agent_token_file is None else read_token(settings.agent_token_file)
         _listen(listener, settings)
-        plane = _make_plane(settings, repository, url, token_file)
-        server = _make_server(settings, create_app(plane, token))
-        await _serve_until(ended, settings, lock, plane, server, listener, url)
+        proxy = _Proxy(settings, lock, listener, url, ended)
+
+        def begin(repository: Repository, leading: Leading | None = None) -> tuple[Plane, FastAPI]:
+            plane = _make_plane(settings, repository, url, token_file, leading)
+            return plane, create_app(plane, token, agent_token)
+
+        if settings.shared_store is None:
+            await proxy.run_alone(begin)
+        else:
+            await proxy.run_among_others(begin, settings.shared_store)
 
 
-def _make_plane(settings: ServeSettings, repository: Repository, url: str, token_file: Path | None) -> Plane:
+Begin = Callable[..., tuple[Plane, FastAPI]]
+"""Function from the repository, and the right to lead, to the control plane and its application."""
+
+
+@dataclass
+class _Proxy:
+    """The process, its admin port, and the event that ends it."""
+
+    settings: ServeSettings
+    lock: StateLock
+    listener: socket.socket
+    url: str
+    ended: asyncio.Event
+
+    @property
+    def _database(self) -> Path:
+        return self.settings.state_dir.resolve() / "proxy.sqlite3"
+
+    async def run_alone(self, begin: Begin) -> None:
+        """Lead until the end."""
+        database = Database(self._database)
+        try:
+            plane, app = begin(Repository(database))
+            async with self._serving(app) as serving:
+                await self._lead(plane, serving)
+        finally:
+            database.close()
+
+    async def run_among_others(self, begin: Begin, shared: str) -> None:
+        """Follow the proxy that leads, and lead whenever this proxy gets the lease."""
+        store = open_shared_store(shared)
+        leadership = Leadership(StoreLease(store), self._advertised_url(), self.settings.lease_timeout)
+        standby = StandbyApp(lambda: None if leadership.seen is None else leadership.seen.url)
+        switched = SwitchedApp(standby)
+        async with self._serving(switched) as serving:
+            self.lock.tell(pid=os.getpid(), admin=self.url)
+            while not self.ended.is_set() and not serving.done():
+                replica = Replica(store, self._database)
+                try:
+                    if await stand_by(replica, leadership, self.ended):
+                        plane, switched.app = begin(Repository(replica.database), leadership)
+                        await self._lead_while_held(plane, serving, leadership, replica)
+                finally:
+                    switched.app = standby
+                    await leadership.release()
+                    replica.close()
+
+    async def _lead_while_held(
+        self, plane: Plane, serving: asyncio.Future[None], leadership: Leadership, replica: Replica
+    ) -> None:
+        log.info("leads", extra={"term": leadership.term, "admin": self.url})
+        tasks = [asyncio.create_task(loop) for loop in (leadership.keep(), replica.keep_snapshots())]
+        lost = asyncio.create_task(leadership.lost.wait())
+        try:
+            await self._lead(plane, serving, lost)
+        finally:
+            for task in (*tasks, lost):
+                task.cancel()
+            await asyncio.gather(*tasks, lost, return_exceptions=True)
+
+    def _advertised_url(self) -> str:
+        """Return the URL at which other machines reach this proxy."""
+        return self.url.replace("//0.0.0.0:", f"//{socket.getfqdn()}:").replace("//[::]:", f"//{socket.getfqdn()}:")
+
+    @contextlib.asynccontextmanager
+    async def _serving(self, app: ASGIApp) -> AsyncIterator[asyncio.Future[None]]:
+        """Serve the admin port while the block runs; yield the task that does."""
+        server = _make_server(self.settings, app)
+        serving = asyncio.create_task(server.serve(sockets=[self.listener]))
+        try:
+            yield serving
+        finally:
+            server.should_exit = True
+            (ended_by,) = await asyncio.gather(serving, return_exceptions=True)
+        if isinstance(ended_by, Exception):
+            raise UnavailableError(f"admin port {self.url}: {ended_by}, expected it to stay open") from ended_by
+
+    async def _lead(self, plane: Plane, serving: asyncio.Future[None], lost: asyncio.Future[Any] | None = None) -> None:
+        """Control the hosts until the end is requested, this proxy no longer leads, or something fails."""
+        async with plane.running(self.settings.drain_timeout, self.settings.keep_hosts):
+            self.lock.tell(pid=plane.status().pid, admin=self.url)
+            log.info("ready", extra={"admin": self.url, "state_dir": str(self.settings.state_dir)})
+            end_requested = asyncio.create_task(self.ended.wait())
+            waits: list[asyncio.Future[Any]] = [end_requested, plane.failed, serving, *([] if lost is None else [lost])]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            end_requested.cancel()
+            if lost is not None and lost.done() and not self.ended.is_set():
+                log.warning("no longer leads: the machines follow another proxy")
+            elif not self.ended.is_set():
+                plane.leave_hosts()
+                log.critical("ending unexpectedly: the hosts keep serving, and the next proxy takes them over")
+            else:
+                log.info("shutting down: hosts drain for at most %g s", self.settings.drain_timeout)
+        if plane.failed.done() and not (lost is not None and lost.done()):
+            plane.failed.result()
+
+
+def _make_plane(
+    settings: ServeSettings, repository: Repository, url: str, token_file: Path | None, leading: Leading | None
+) -> Plane:
     # Hosts run on this machine: if the proxy listens on all addresses, they reach it at the loopback address.
     here = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     options = settings.host_options(here, token_file)
-    if settings.host != "none":
+    if options.kind != "none":
         host_program(options)
     single = None
     if settings.model_base_path is not None:
         single = single_model(settings.model_name, settings.model_base_path)
     base_settings = _base_settings(settings)
     return Plane(
-        settings.control_options(), options, repository, settings.config, settings.model_settings, single, base_settings
+        settings.control_options(),
+        options,
+        repository,
+        settings.config,
+        settings.model_settings,
+        single,
+        base_settings,
+        settings.engine == "agents",
+        leading,
     )
 
 
-def _make_server(settings: ServeSettings, app: FastAPI) -> Server:
+def _make_server(settings: ServeSettings, app: ASGIApp) -> Server:
     certificate, key = settings.admin_tls or (None, None)
     return Server(
         uvicorn.Config(
             app,
-            http=limited_protocol(most_connections(_MOST_CONNECTIONS)),
+            http=limited_protocol(most_connections(_MOST_AGENTS if settings.engine == "agents" else _MOST_CONNECTIONS)),
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -144,39 +265,6 @@ def _make_server(settings: ServeSettings, app: FastAPI) -> Server:
             ssl_keyfile=key,
         )
     )
-
-
-async def _serve_until(
-    ended: asyncio.Event,
-    settings: ServeSettings,
-    lock: StateLock,
-    plane: Plane,
-    server: Server,
-    listener: socket.socket,
-    url: str,
-) -> None:
-    """Serve the admin port and control the hosts until the event is set, or either of them fails."""
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    try:
-        async with plane.running(settings.drain_timeout, settings.keep_hosts):
-            lock.tell(pid=plane.status().pid, admin=url)
-            log.info("ready", extra={"admin": url, "state_dir": str(settings.state_dir)})
-            end_requested = asyncio.create_task(ended.wait())
-            waits: list[asyncio.Future[Any]] = [end_requested, plane.failed, serving]
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            end_requested.cancel()
-            if not ended.is_set():
-                plane.leave_hosts()
-                log.critical("ending unexpectedly: the hosts keep serving, and the next proxy takes them over")
-            else:
-                log.info("shutting down: hosts drain for at most %g s", settings.drain_timeout)
-    finally:
-        server.should_exit = True
-        (ended_by,) = await asyncio.gather(serving, return_exceptions=True)
-    if isinstance(ended_by, Exception):
-        raise UnavailableError(f"admin port {url}: {ended_by}, expected it to stay open") from ended_by
-    if plane.failed.done():
-        plane.failed.result()
 
 
 def _base_settings(settings: ServeSettings) -> ModelSettings:

@@ -18,6 +18,7 @@ from serving_proxy.gates.ops import check_allowed
 from serving_proxy.guard.alerts import read_webhook
 from serving_proxy.host.options import check_options
 from serving_proxy.hosts.command import NAMED_OPTIONS, LaunchOptions
+from serving_proxy.leadership.shared_store import open_shared_store
 from serving_proxy.serve.options import ServeOptions
 from serving_proxy.sources.batching_parameters import BatchingParameters, parse_batching
 from serving_proxy.sources.models_config import single_model
@@ -50,6 +51,7 @@ class ServeSettings(ServeOptions, BaseSettings):
                 flag = f"--{prefix}tls".replace("_", "-")
                 raise InvalidError(f"{flag}-cert, {flag}-key: one of them, expected both or none")
         self._check_reachable()
+        self._check_engine()
         if self.client_ca is not None and self.tls_cert is None:
             raise InvalidError("--client-ca: without --tls-cert, expected both")
         allowed = {"--allow-reload-rpc": self.allow_reload_rpc, "--allow-model-control": self.allow_model_control}
@@ -59,7 +61,7 @@ class ServeSettings(ServeOptions, BaseSettings):
                 f"{asked}: with TLS on --admin-address {self.admin_address}, which hosts do not trust, "
                 "expected an admin address of this machine"
             )
-        for name in ("tls_cert", "tls_key", "client_ca", "admin_tls_cert", "admin_tls_key"):
+        for name in ("tls_cert", "tls_key", "client_ca", "admin_tls_cert", "admin_tls_key", "agent_token_file"):
             file = getattr(self, name)
             if file is not None and not file.is_file():
                 raise InvalidError(f"--{name.replace('_', '-')} {file}: not there, expected a file")
@@ -80,6 +82,21 @@ class ServeSettings(ServeOptions, BaseSettings):
         for root in self.model_root:
             if not root.is_dir():
                 raise InvalidError(f"--model-root {root}: not there, expected a folder")
+
+    def _check_engine(self) -> None:
+        """Check that no option contradicts --engine."""
+        if self.engine == "local":
+            if self.agent_token_file is not None:
+                raise InvalidError(f"--agent-token-file {self.agent_token_file}: expected --engine agents with it")
+            if self.shared_store is not None:
+                raise InvalidError(f"--shared-store {self.shared_store}: expected --engine agents with it")
+            return
+        if self.shared_store is not None and self.discard_state:
+            raise InvalidError("--discard-state: with --shared-store, expected an empty --shared-store instead")
+        if self.cores != "off":
+            raise InvalidError(f"--cores {self.cores}: divides the cores of this machine, expected no --engine agents")
+        if self.admin_auth == "none" and self.agent_token_file is not None:
+            raise InvalidError("--admin-auth none: with --agent-token-file, expected one of them")
 
     def batching_parameters(self) -> BatchingParameters | None:
         """Return the content of the file of TensorFlow Serving's batching parameters, if one is given."""
@@ -139,6 +156,7 @@ class ServeSettings(ServeOptions, BaseSettings):
             cores=self.cores,
             cpus=frozenset(cpus),
             allowed_ops=check_allowed(self.allow_op),
+            files_dir=None if self.shared_store is None else open_shared_store(self.shared_store).folder,
         )
 
     def host_options(self, admin_url: str, token_file: Path | None) -> LaunchOptions:
@@ -148,7 +166,7 @@ class ServeSettings(ServeOptions, BaseSettings):
             return None if path is None else path.resolve()
 
         return LaunchOptions(
-            kind=self.host,
+            kind="none" if self.engine == "agents" else self.host,
             processes=self.host_processes,
             address=self.address,
             grpc_port=self.grpc_port,

@@ -24,9 +24,19 @@ class DesiredFile:
         self.generation, self._body = self._read()
 
     @property
+    def body(self) -> dict[str, Any]:
+        """Return the content without the generation."""
+        return self._body or {}
+
+    @property
     def has_models(self) -> bool:
         """Return whether there is anything to serve."""
         return bool(self._body and self._body.get("models"))
+
+    def continue_after(self, generation: int) -> None:
+        """Write the next content with a larger generation than one that is known from elsewhere."""
+        if generation > self.generation:
+            self.generation, self._body = generation, None
 
     def write(self, body: dict[str, Any], known_generation: int = 0) -> bool:
         """Write the content if it differs from the file's, and return whether it did.
@@ -43,14 +53,20 @@ class DesiredFile:
         ExhaustedError
             The disk is full; the file is unchanged, and the next call tries again.
         """
-        if body == self._body and self.path.exists():
+        generation = self.next_generation(body, known_generation)
+        if generation is None:
             return False
-        generation = max(self.generation, known_generation) + 1
         # Hosts would refuse a file that is not valid JSON, so NaN must not be written.
         text = json.dumps({"schema": body["schema"], "generation": generation, **body}, indent=1, allow_nan=False)
         replace(self.path, text.encode() + b"\n", spare=True)
         self.generation, self._body = generation, body
         return True
+
+    def next_generation(self, body: dict[str, Any], known_generation: int = 0) -> int | None:
+        """Return the generation with which a content would be written; None if it is the file's."""
+        if body == self._body and self.path.exists():
+            return None
+        return max(self.generation, known_generation) + 1
 
     def _read(self) -> tuple[int, dict[str, Any] | None]:
         try:

@@ -8,12 +8,12 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from serving_proxy.errors import ExhaustedError, PreconditionError, ProxyError, UnavailableError
 from serving_proxy.system.files import open_private
@@ -60,6 +60,44 @@ class StateLock:
         self.close()
 
 
+class Writer(Protocol):
+    """What a transaction writes to: a connection, or one whose statements are recorded."""
+
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> sqlite3.Cursor:
+        """Execute a statement."""
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> sqlite3.Cursor:
+        """Execute a statement once for each row."""
+
+
+class TransactionLog(Protocol):
+    """Where transactions are written before they are committed."""
+
+    def append(self, statements: Sequence[tuple[str, bool, list[Any]]], /) -> None:
+        """Write a transaction: the SQL of each statement, whether it has several rows, and its values or rows."""
+
+    def diverge(self) -> None:
+        """Note that a transaction was written here and is not in the database."""
+
+
+class _Recorder:
+    """Executes statements and keeps those that write."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.statements: list[tuple[str, bool, list[Any]]] = []
+
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> sqlite3.Cursor:
+        if not sql.lstrip().upper().startswith("SELECT"):
+            self.statements.append((sql, False, list(values)))
+        return self._connection.execute(sql, values)
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> sqlite3.Cursor:
+        kept = [list(row) for row in rows]
+        self.statements.append((sql, True, kept))
+        return self._connection.executemany(sql, kept)
+
+
 def _owner(text: bytes) -> str:
     try:
         return f"process {int(json.loads(text)['pid'])}"
@@ -69,6 +107,11 @@ def _owner(text: bytes) -> str:
 
 class Database:
     """The SQLite connection of a state directory; used by one thread.
+
+    Attributes
+    ----------
+    journal : TransactionLog or None
+        Gets each transaction before it is committed.
 
     Raises
     ------
@@ -80,6 +123,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.journal: TransactionLog | None = None
         # SQLite would create the file with other modes; the files that belong to it get the modes of this one.
         os.close(open_private(path))
         # Each statement commits itself; `transaction` begins a transaction of several statements.
@@ -102,7 +146,7 @@ class Database:
         self.connection.close()
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[Writer]:
         """Write everything that the block writes, or nothing.
 
         Raises
@@ -115,12 +159,39 @@ class Database:
         with self.faults():
             self.connection.execute("BEGIN IMMEDIATE")
             try:
-                yield self.connection
-                self.connection.execute("COMMIT")
+                if self.journal is None:
+                    yield self.connection
+                    self.connection.execute("COMMIT")
+                else:
+                    recorder = _Recorder(self.connection)
+                    yield recorder
+                    self._commit_recorded(self.journal, recorder)
             except BaseException:
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
                 raise
+
+    def _commit_recorded(self, journal: TransactionLog, recorder: _Recorder) -> None:
+        journal.append(recorder.statements)
+        try:
+            self.connection.execute("COMMIT")
+        except BaseException:
+            journal.diverge()
+            raise
+
+    def replay(self, statements: Iterable[tuple[str, bool, list[Any]]]) -> None:
+        """Execute a transaction that another process has recorded."""
+        with self.transaction() as connection:
+            for sql, has_rows, values in statements:
+                if has_rows:
+                    connection.executemany(sql, values)
+                else:
+                    connection.execute(sql, values)
+
+    def serialize(self) -> bytes:
+        """Return the whole database."""
+        with self.faults():
+            return self.connection.serialize()
 
     @contextmanager
     def faults(self) -> Iterator[None]:

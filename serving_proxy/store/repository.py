@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from pydantic import ValidationError
 
 from serving_proxy.errors import ProxyError
 from serving_proxy.records.models import Model, Note, Version
-from serving_proxy.store.database import Database
+from serving_proxy.store.database import Database, Writer
 
 MOST_EVENTS = 10_000
 MOST_JOBS = 1_000
@@ -215,14 +214,14 @@ class Repository:
             path = self._database.path
             raise ProxyError(f"{path}: {what} is damaged, {found}, expected a record of this proxy") from error
 
-    def _prune(self, connection: sqlite3.Connection, added: int) -> None:
+    def _prune(self, connection: Writer, added: int) -> None:
         self._since_pruning += added
         if self._since_pruning >= _PRUNE_EVERY:
             self._since_pruning = 0
             connection.execute("DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", (MOST_EVENTS,))
 
 
-def _save_model(connection: sqlite3.Connection, model: Model) -> None:
+def _save_model(connection: Writer, model: Model) -> None:
     record = model.model_dump_json(exclude={"versions"}, exclude_defaults=True)
     connection.execute(
         "INSERT INTO models VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET record = excluded.record",
@@ -243,7 +242,7 @@ def _save_model(connection: sqlite3.Connection, model: Model) -> None:
     )
 
 
-def _add_event(connection: sqlite3.Connection, note: Note, at: float) -> Event:
+def _add_event(connection: Writer, note: Note, at: float) -> Event:
     cursor = connection.execute(
         "INSERT INTO events (at, kind, model, version, message, data) VALUES (?, ?, ?, ?, ?, ?)",
         (at, note.kind, note.model, note.version, note.message, json.dumps(note.data)),

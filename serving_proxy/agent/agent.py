@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follow the proxy's state: accept newer ones, fetch what they name, and write what the hosts are to serve."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from contextlib import suppress
+from pathlib import Path
+
+from serving_proxy.agent.artifacts import Artifacts
+from serving_proxy.agent.desired import LocalDesired
+from serving_proxy.agent.fetches import Fetches
+from serving_proxy.agent.link import Link
+from serving_proxy.agent.localize import file_key, localize, origin_of, wanted_files
+from serving_proxy.agent.memory import Memory
+from serving_proxy.errors import ProxyError
+from serving_proxy.records.agents import MachineState
+
+log = logging.getLogger("serving_proxy.agent")
+
+_FIRST_RETRY_S = 0.1
+_LONGEST_RETRY_S = 1.0
+# A proxy whose states are refused is asked again after this time.
+_REFUSED_S = 2.0
+_FULL_DISK_S = 2.0
+
+
+class Agent:
+    """The part of an agent that follows the proxy.
+
+    Parameters
+    ----------
+    state_dir : Path
+    link : Link
+    artifacts : Artifacts
+    longest_retry_s : float [s]
+        Longest time between two attempts to fetch files.
+
+    Attributes
+    ----------
+    changed : asyncio.Event
+        Set when there is something to report.
+    applied : (int, int)
+        The (term, generation) that the hosts were told last.
+    refused : str or None
+        Why the state of the proxy is refused.
+    fault : str or None
+        Why no proxy is followed at the moment.
+    """
+
+    def __init__(self, state_dir: Path, link: Link, artifacts: Artifacts, longest_retry_s: float) -> None:
+        self.memory = Memory.read(state_dir)
+        self.changed = asyncio.Event()
+        self.applied = (0, 0)
+        self.refused: str | None = None
+        self.fault: str | None = None
+        self._link = link
+        self._desired = LocalDesired(state_dir)
+        self._desired.keep_hosts_waiting()
+        self._wake = asyncio.Event()
+        self.fetches = Fetches(artifacts, self.memory.paths, self._wake.set, longest_retry_s)
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """Return the path that the proxy knows by local path."""
+        return {local: origin_of(key) for key, local in self.memory.paths.items()}
+
+    async def follow(self) -> None:
+        """Accept the states of the proxy until the task is cancelled."""
+        delay, has_asked = _FIRST_RETRY_S, False
+        while True:
+            try:
+                # At first the state is asked for in any case: the agent may have been killed before it wrote it.
+                state = await self._link.desired(self.memory.order if has_asked else None)
+            except ProxyError as error:
+                self._note_fault(str(error))
+                # Many agents lose the same proxy at the same moment.
+                await asyncio.sleep(delay * random.uniform(0.5, 1.0))
+                delay = min(2 * delay, _LONGEST_RETRY_S)
+                continue
+            self._note_fault(None)
+            delay = _FIRST_RETRY_S
+            if state is None:
+                continue
+            has_asked = self.accept(state)
+            if not has_asked:
+                await asyncio.sleep(_REFUSED_S)
+
+    def accept(self, state: MachineState) -> bool:
+        """Accept a state unless it is older than one that was accepted before, and return whether it was."""
+        known = self.memory.order
+        if state.order < known:
+            refused = (
+                f"term {state.term}, generation {state.generation} of {self._link.server} is older than "
+                f"term {known[0]}, generation {known[1]}, which was followed before"
+            )
+            if refused != self.refused:
+                log.error("refused: %s", refused)
+                self.refused = refused
+                self.changed.set()
+            return False
+        self.refused = None
+        if state != self.memory.state:
+            self.memory.state = state
+            log.info("new state", extra={"term": state.term, "generation": state.generation})
+        self._wake.set()
+        return True
+
+    async def apply(self) -> None:
+        """Write what the hosts are to serve, until the task is cancelled."""
+        self._wake.set()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if self.memory.state is None:
+                continue
+            try:
+                self._apply(self.memory.state)
+            except ProxyError as error:
+                log.error("%s", error)
+                await asyncio.sleep(_FULL_DISK_S)
+                self._wake.set()
+
+    def _apply(self, state: MachineState) -> None:
+        wanted = wanted_files(state.desired)
+        self.fetches.want(wanted)
+        body = localize(state.desired, self.memory.paths, self._desired.body)
+        is_complete = not self.fetches.running and body["models"].keys() == state.desired["models"].keys()
+        if self._desired.body is None and not is_complete:
+            # Hosts are ready once they have loaded their first state, so it must be complete.
+            self.memory.write()
+            self.changed.set()
+            return
+        used = {entry["path"] for entry in wanted_files(body).values()} | {file_key(entry) for entry in wanted.values()}
+        for key, local in list(self.memory.paths.items()):
+            if key not in used and local not in used:
+                del self.memory.paths[key]
+        # First what must not be forgotten: an older state is refused even if the agent is killed between the two.
+        self.memory.write()
+        if self._desired.write(state.generation, body):
+            log.info("desired.json written", extra={"generation": state.generation})
+        self.applied = state.order
+        self.changed.set()
+
+    def _note_fault(self, fault: str | None) -> None:
+        if fault == self.fault:
+            return
+        self.fault = fault
+        if fault is None:
+            log.info("follows %s", self._link.server)
+        else:
+            log.warning("%s; hosts keep serving", fault)
+
+
+async def run_until(ended: asyncio.Event, *loops: asyncio.Task[None]) -> None:
+    """Wait for an event, or for the first task that ends by an error, which is raised; then cancel the tasks."""
+    waiting = asyncio.create_task(ended.wait())
+    try:
+        done, _ = await asyncio.wait([waiting, *loops], return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {waiting}:
+            task.result()
+    finally:
+        for task in (waiting, *loops):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task

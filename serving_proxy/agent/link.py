@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The connection of an agent to the proxy that leads, found among several."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import httpx
+from pydantic import ValidationError
+
+from serving_proxy.agent.settings import AgentSettings
+from serving_proxy.errors import LateError, ProxyError, UnavailableError, from_status
+from serving_proxy.records.agents import AgentReport, MachineState, ReportAnswer
+
+_WAIT_S = 20.0
+# A proxy that is silent for longer than it was asked to wait is tried again.
+_SILENT_S = 5.0
+_CONNECT_S = 3.0
+
+
+class Link:
+    """Requests to the proxies of `--server`, beginning with the one that answered last.
+
+    Parameters
+    ----------
+    settings : AgentSettings
+    """
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self._settings = settings
+        self._servers = list(settings.server)
+        self._moved = asyncio.Event()
+        trusted = ssl.create_default_context(cafile=None if settings.ca_file is None else str(settings.ca_file))
+        # Proxies that the environment names are for other networks.
+        self._http = httpx.AsyncClient(verify=trusted, trust_env=False, follow_redirects=False)
+
+    @property
+    def server(self) -> str:
+        """Return the proxy that answered last."""
+        return self._servers[0]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def desired(self, after: tuple[int, int] | None) -> MachineState | None:
+        """Wait for a state other than the one that the machine has; None: there is none yet.
+
+        Raises
+        ------
+        ProxyError
+            No proxy leads or can be reached, or the answer is not complete.
+        """
+        params: dict[str, float] = {"wait": _WAIT_S}
+        if after is not None:
+            params |= {"term": after[0], "generation": after[1]}
+        answer = await self._unless_moved(self._ask("GET", "desired", _WAIT_S + _SILENT_S, params=params))
+        if answer.status_code == 204:
+            return None
+        with _reading(answer):
+            return MachineState.model_validate_json(answer.content)
+
+    async def report(self, report: AgentReport) -> ReportAnswer:
+        """Report the actual state of the machine; raise the errors of `desired`."""
+        answer = await self._ask("POST", "report", _SILENT_S, content=report.model_dump_json().encode())
+        with _reading(answer):
+            return ReportAnswer.model_validate_json(answer.content)
+
+    async def _unless_moved(self, asking: Coroutine[Any, Any, httpx.Response]) -> httpx.Response:
+        """Wait for an answer, but not longer than until another proxy has answered a report.
+
+        A machine that falls silent does not close its connections.
+        """
+        self._moved.clear()
+        asked, moved = asyncio.create_task(asking), asyncio.create_task(self._moved.wait())
+        try:
+            await asyncio.wait([asked, moved], return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                raise UnavailableError(f"{self.server} leads now, expected its state")
+            return await asked
+        finally:
+            asked.cancel()
+            moved.cancel()
+
+    async def _ask(self, method: str, what: str, limit_s: float, **values: Any) -> httpx.Response:
+        faults: list[ProxyError] = []
+        for server in list(self._servers):
+            try:
+                answer = await self._send(server, method, what, limit_s, values)
+            except ProxyError as error:
+                faults.append(error)
+                continue
+            if self._servers[0] != server:
+                self._servers.remove(server)
+                self._servers.insert(0, server)
+                self._moved.set()
+            return answer
+        # A refusal says more than a proxy that does not answer.
+        raise next((fault for fault in faults if not isinstance(fault, UnavailableError | LateError)), faults[0])
+
+    async def _send(
+        self, server: str, method: str, what: str, limit_s: float, values: Mapping[str, Any]
+    ) -> httpx.Response:
+        url = f"{server.rstrip('/')}/v1/agents/{self._settings.name}/{what}"
+        token = self._settings.token
+        headers = {"Content-Type": "application/json"} | ({} if token is None else {"Authorization": f"Bearer {token}"})
+        timeout = httpx.Timeout(limit_s, connect=_CONNECT_S)
+        try:
+            answer = await self._http.request(method, url, headers=headers, timeout=timeout, **values)
+        except httpx.TimeoutException as error:
+            raise LateError(f"{server}: no answer in time, expected a proxy") from error
+        except (httpx.HTTPError, ssl.SSLError) as error:
+            raise UnavailableError(f"{server}: {str(error) or type(error).__name__}, expected a proxy") from error
+        if answer.is_success:
+            return answer
+        raise _refusal(server, answer)
+
+
+def _refusal(server: str, answer: httpx.Response) -> ProxyError:
+    """Return the exception for the status that a proxy returned."""
+    with suppress(ValueError, KeyError, TypeError):
+        found = answer.json()["error"]
+        return from_status(found["status"], f"{server}: {found['message']}")
+    return UnavailableError(f"{server}: HTTP {answer.status_code}, expected a proxy with --engine agents")
+
+
+@contextmanager
+def _reading(answer: httpx.Response) -> Iterator[None]:
+    """Convert errors of an answer's content."""
+    try:
+        yield
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(map(str, fault["loc"]))
+        said = f"{place}: {fault['msg']}".removeprefix(": ")
+        raise UnavailableError(f"{answer.url}: {said}, expected an answer of a proxy") from error

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make the `desired.json` of a machine from the proxy's state and the files that are there; a pure function.
+
+A version whose files are not there yet is left out, as if hosts were still loading it: its requests go to the baseline.
+What the machine serves under that number meanwhile stays. A model whose baseline is missing stays as it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Json = dict[str, Any]
+_HASH = re.compile(r"#[0-9a-f]{64}$")
+
+
+def file_key(entry: Mapping[str, Any]) -> str:
+    """Return what identifies the files of a version: their path, and their hash if the proxy knows it."""
+    files = entry.get("files")
+    return f"{entry['path']}#{files['sha256']}" if isinstance(files, dict) and "sha256" in files else str(entry["path"])
+
+
+def origin_of(key: str) -> str:
+    """Return the path that the proxy knows."""
+    return _HASH.sub("", key)
+
+
+def wanted_files(desired: Mapping[str, Any]) -> dict[str, Json]:
+    """Return the entries of all versions of a state, by `model/version`."""
+    return {f"{model}/{number}": entry for model, number, entry in _versions(desired)}
+
+
+def localize(desired: Mapping[str, Any], paths: Mapping[str, str], before: Mapping[str, Any] | None) -> Json:
+    """Return what the hosts of a machine are to serve.
+
+    Parameters
+    ----------
+    desired : dict
+        The proxy's state, without its generation.
+    paths : dict of str to str
+        Local path by `file_key`, of all files that are there.
+    before : dict or None
+        What the hosts are to serve now.
+
+    Returns
+    -------
+    dict
+        `desired.json` without its generation.
+    """
+    earlier = (before or {}).get("models", {})
+    models = {
+        name: found
+        for name, model in desired.get("models", {}).items()
+        if (found := _model(model, paths, earlier.get(name))) is not None
+    }
+    body = {**desired, "models": models}
+    hosts = _hosts(desired.get("hosts", {}), models)
+    body.pop("hosts", None)
+    return {**body, "hosts": hosts} if hosts else body
+
+
+def _model(model: Mapping[str, Any], paths: Mapping[str, str], before: Mapping[str, Any] | None) -> Json | None:
+    earlier = (before or {}).get("versions", {})
+    versions: Json = {}
+    for number, entry in model["versions"].items():
+        if file_key(entry) in paths:
+            versions[number] = {**entry, "path": paths[file_key(entry)]}
+        elif number in earlier:
+            versions[number] = earlier[number]
+    if str(model["baseline"]) not in versions:
+        return None if before is None else dict(before)
+    there = {int(number) for number in versions}
+    found = {**model, "versions": versions}
+    routing = model.get("routing")
+    if routing is not None:
+        arms = [arm for arm in routing.get("arms", []) if arm["version"] in there]
+        found["routing"] = {**routing, "arms": arms}
+    if "labels" in model:
+        found["labels"] = {label: number for label, number in model["labels"].items() if number in there}
+    if "shadow" in model:
+        found["shadow"] = [shadow for shadow in model["shadow"] if shadow["version"] in there]
+    return found
+
+
+def _hosts(hosts: Mapping[str, Any], models: Mapping[str, Any]) -> Json:
+    """Return the settings of hosts without those of versions that are left out."""
+    named = {f"{name}/{number}" for name, model in models.items() for number in model["versions"]}
+    kept = {
+        host: {**entry, "cpusets": {name: cpus for name, cpus in entry.get("cpusets", {}).items() if name in named}}
+        for host, entry in hosts.items()
+    }
+    return {host: entry for host, entry in kept.items() if entry["cpusets"]}
+
+
+def _versions(desired: Mapping[str, Any]) -> Iterator[tuple[str, str, Json]]:
+    for name, model in desired.get("models", {}).items():
+        for number, entry in model["versions"].items():
+            yield name, number, entry

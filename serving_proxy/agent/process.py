@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process of `serving-proxy agent`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from contextlib import suppress
+
+from serving_proxy.agent.agent import Agent, run_until
+from serving_proxy.agent.artifacts import SharedFolders
+from serving_proxy.agent.link import Link
+from serving_proxy.agent.reports import Reporter
+from serving_proxy.agent.settings import AgentSettings
+from serving_proxy.store import StateLock
+from serving_proxy.system.files import private_folder
+from serving_proxy.system.listening import ENDING
+
+log = logging.getLogger("serving_proxy.agent")
+
+
+def run_agent(settings: AgentSettings) -> None:
+    """Run an agent until it is told to end.
+
+    Raises
+    ------
+    ProxyError
+        It cannot start: a setting is invalid, or the state directory is in use.
+    """
+    # Requests, logs and models are private to this user.
+    os.umask(0o077)
+    asyncio.run(_run_until_signaled(settings))
+
+
+async def _run_until_signaled(settings: AgentSettings) -> None:
+    ended = asyncio.Event()
+    for number in ENDING:
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    await run(settings, ended)
+
+
+async def run(settings: AgentSettings, ended: asyncio.Event) -> None:
+    """Run an agent until an event is set; raise the errors of `run_agent`."""
+    settings.check()
+    state_dir = private_folder(settings.state_dir)
+    # A proxy would write the same files.
+    with StateLock(state_dir):
+        link = Link(settings)
+        try:
+            agent = Agent(state_dir, link, SharedFolders(), settings.retry_timeout)
+            reporter = Reporter(state_dir, link, agent)
+            log.info("ready", extra={"machine": settings.name, "state_dir": str(state_dir)})
+            notify("READY=1")
+            loops = (agent.apply(), agent.follow(), reporter.run())
+            await run_until(ended, *(asyncio.create_task(loop) for loop in loops))
+        finally:
+            notify("STOPPING=1")
+            await link.close()
+
+
+def notify(message: str) -> None:
+    """Tell systemd about this service, if it asked for that (`NOTIFY_SOCKET`)."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+        channel.sendto(message.encode(), "\0" + address[1:] if address.startswith("@") else address)

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Report what the hosts of a machine do: at once when it changes, and otherwise as often as the proxy wants."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from serving_proxy.agent.agent import Agent
+from serving_proxy.agent.link import Link
+from serving_proxy.errors import ProxyError
+from serving_proxy.records.agents import AgentReport, HostReport
+from serving_proxy.records.hosts import HUNG
+from serving_proxy.state_dir.actual import ActualFiles
+from serving_proxy.system.files import read_regular
+from serving_proxy.version import version
+
+log = logging.getLogger("serving_proxy.agent")
+
+_LOOK_S = 0.2
+_PERIOD_S = 1.0
+_MOST_BYTES = 64 * 1024 * 1024
+
+
+class Reporter:
+    """Reads the files of the hosts, and sends what they contain.
+
+    Parameters
+    ----------
+    state_dir : Path
+    link : Link
+    agent : Agent
+    """
+
+    def __init__(self, state_dir: Path, link: Link, agent: Agent) -> None:
+        self._files = ActualFiles(state_dir)
+        self._link = link
+        self._agent = agent
+        self._name = secrets.token_hex(8)
+        self._actual: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {}
+        # What the proxy has: the stamp of each host's `actual.json`, and all else that matters at once.
+        self._told: dict[str, tuple[int, ...]] = {}
+        self._told_state: Any = None
+        self._fault = ""
+
+    async def run(self) -> None:
+        """Report until the task is cancelled."""
+        due, server = 0.0, ""
+        while True:
+            report, stamps, state = self._look(server == self._link.server)
+            if time.monotonic() >= due or stamps != self._told or state != self._told_state:
+                period = await self._send(report, stamps, state)
+                server = self._link.server
+                due = time.monotonic() + period
+            with_changes = asyncio.create_task(self._agent.changed.wait())
+            await asyncio.wait([with_changes], timeout=_LOOK_S)
+            with_changes.cancel()
+            self._agent.changed.clear()
+
+    async def _send(self, report: AgentReport, stamps: dict[str, tuple[int, ...]], state: Any) -> float:
+        """Send a report, and return when the next one is due [s]."""
+        try:
+            answer = await self._link.report(report)
+        except ProxyError as error:
+            if str(error) != self._fault:
+                self._fault = str(error)
+                log.warning("report: %s", error)
+            self._told, self._told_state = {}, None
+            await asyncio.sleep(_LOOK_S)
+            return _PERIOD_S
+        self._fault = ""
+        self._told = {host: stamp for host, stamp in stamps.items() if host not in answer.unknown}
+        self._told_state = state
+        return answer.report_in
+
+    def _look(self, same_server: bool) -> tuple[AgentReport, dict[str, tuple[int, ...]], Any]:
+        """Return the present report, the stamps of the files that it is made from, and what is reported at once."""
+        if not same_server:
+            self._told = {}
+        origins = self._agent.origins
+        hosts, stamps = {}, {}
+        for seen in self._files.read():
+            stamp, actual = self._read_actual(seen.name)
+            if not actual:
+                continue
+            stamps[seen.name] = stamp
+            hosts[seen.name] = HostReport(
+                alive=seen.alive,
+                hung=seen.state == HUNG,
+                actual=None if self._told.get(seen.name) == stamp else with_origins(actual, origins),
+                stats=seen.stats,
+                counted_at=seen.counted_at,
+            )
+        agent, (term, generation) = self._agent, self._agent.applied
+        highest = agent.memory.order
+        report = AgentReport(
+            agent=self._name,
+            version=version(),
+            cpus=len(os.sched_getaffinity(0)),
+            memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            term=term,
+            generation=generation,
+            highest_term=highest[0],
+            highest_generation=highest[1],
+            refused=agent.refused,
+            fetching=agent.fetches.running,
+            failed=agent.fetches.failed,
+            hosts=hosts,
+        )
+        urgent = {name: (host.alive, host.hung) for name, host in hosts.items()}
+        return report, stamps, (urgent, agent.applied, highest, agent.refused, report.failed, sorted(report.fetching))
+
+    def _read_actual(self, name: str) -> tuple[tuple[int, ...], dict[str, Any]]:
+        path = self._files.folder / name / "actual.json"
+        before = self._actual.get(name, ((), {}))
+        try:
+            found = path.stat()
+            stamp = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+            if stamp == before[0]:
+                return before
+            data = json.loads(read_regular(path, _MOST_BYTES))
+        except (OSError, ProxyError, ValueError, RecursionError):
+            return before
+        self._actual[name] = stamp, data if isinstance(data, dict) else {}
+        return self._actual[name]
+
+
+def with_origins(actual: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, Any]:
+    """Return an `actual.json` with the paths that the proxy knows instead of local ones."""
+
+    def version(entry: Any) -> Any:
+        if not isinstance(entry, dict):
+            return entry
+        found = {**entry, "path": origins.get(entry["path"], entry["path"])} if entry.get("path") else dict(entry)
+        if found.get("replacement"):
+            found["replacement"] = version(found["replacement"])
+        return found
+
+    def model(entry: Any) -> Any:
+        if not isinstance(entry, dict) or not isinstance(entry.get("versions"), dict):
+            return entry
+        return {**entry, "versions": {number: version(found) for number, found in entry["versions"].items()}}
+
+    models = actual.get("models")
+    if not isinstance(models, dict):
+        return dict(actual)
+    return {**actual, "models": {name: model(entry) for name, entry in models.items()}}

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The application of the admin port while another proxy leads, and the change between the two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from serving_proxy.api.errors import answer
+
+
+class StandbyApp:
+    """Names the proxy that leads.
+
+    Parameters
+    ----------
+    leader : callable
+        Returns its URL, or None if none is known.
+    """
+
+    def __init__(self, leader: Callable[[], str | None]) -> None:
+        self._leader = leader
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        leader = self._leader()
+        if scope["path"] == "/healthz":
+            response = JSONResponse({"status": "standby", "leader": leader})
+        else:
+            said = "none leads at the moment" if leader is None else f"{leader} leads"
+            response = answer("UNAVAILABLE", f"this proxy is on standby, {said}")
+        await response(scope, receive, send)
+
+
+class SwitchedApp:
+    """Forwards each request to the application of the moment.
+
+    Attributes
+    ----------
+    app : ASGI application
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machines whose agents report to this proxy.
+
+Time is measured by this process alone, so the clocks of machines may differ.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from serving_proxy.errors import ExistsError
+from serving_proxy.records.agents import AgentReport, ReportAnswer
+from serving_proxy.records.hosts import HUNG, HostSeen, VersionSeen
+from serving_proxy.state_dir.actual import parse_actual
+
+# A machine that has not reported for this time counts as away.
+SILENT_S = 6.0
+_FORGET_S = 3600.0
+# A new proxy waits this long for the machines that the one before it knew.
+_GATHER_S = 5.0
+_LEAST_PERIOD_S = 1.0
+# At most so many reports a second, whatever the number of machines.
+_REPORTS_PER_S = 200.0
+_MOST_REPLACED = 15
+
+
+@dataclass
+class Machine:
+    """A machine, its last report, and its hosts as they result from all reports.
+
+    Attributes
+    ----------
+    heard : float [s]
+        When it reported last, or when this proxy began.
+    replaced : tuple of str
+        Agents that others have replaced; one that still reports shares its name with another machine.
+    """
+
+    name: str
+    heard: float
+    report: AgentReport | None = None
+    hosts: dict[str, HostSeen] = field(default_factory=dict)
+    replaced: tuple[str, ...] = ()
+
+
+class Machines:
+    """The machines, by name.
+
+    Parameters
+    ----------
+    known : iterable of str
+        Machines that an earlier proxy knew.
+    clock : callable
+        Returns seconds.
+    """
+
+    def __init__(self, known: Iterable[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begun = clock()
+        self._settled = False
+        self._machines = {name: Machine(name, self._begun) for name in known}
+
+    @property
+    def names(self) -> list[str]:
+        """Return all machines that have not been forgotten."""
+        return sorted(self._machines)
+
+    @property
+    def settled(self) -> bool:
+        """Return whether the hosts are known: every known machine has reported, or has had the time to."""
+        if not self._settled:
+            reported = all(machine.report is not None for machine in self._machines.values())
+            waited = self._clock() - self._begun
+            self._settled = (reported and waited >= _LEAST_PERIOD_S) or waited >= _GATHER_S
+        return self._settled
+
+    @property
+    def highest_order(self) -> tuple[int, int]:
+        """Return the largest (term, generation) that an agent has accepted."""
+        return max((_highest(machine.report) for machine in self.all() if machine.report is not None), default=(0, 0))
+
+    def accept(self, name: str, report: AgentReport, order: tuple[int, int]) -> ReportAnswer:
+        """Take a machine's report.
+
+        Parameters
+        ----------
+        name : str
+        report : AgentReport
+        order : (int, int)
+            The present (term, generation).
+
+        Raises
+        ------
+        ExistsError
+            Another agent reports under the same name.
+        """
+        now = self._clock()
+        machine = self._machines.setdefault(name, Machine(name, now))
+        if report.agent in machine.replaced:
+            raise ExistsError(f"machine '{name}': another agent reports under this name, expected one agent a name")
+        if machine.report is not None and machine.report.agent != report.agent:
+            machine.replaced = (*machine.replaced[-_MOST_REPLACED:], machine.report.agent)
+        machine.hosts = {host: seen for host, seen in machine.hosts.items() if host in report.hosts}
+        unknown = []
+        for host, told in report.hosts.items():
+            label = f"{name}/{host}"
+            if told.actual is not None:
+                machine.hosts[host] = replace(parse_actual(label, told.actual), machine=name)
+            elif host not in machine.hosts:
+                unknown.append(host)
+                continue
+            seen = machine.hosts[host]
+            state = HUNG if told.hung else seen.state if seen.state != HUNG else "ready"
+            stats, counted = told.stats or seen.stats, told.counted_at or seen.counted_at
+            machine.hosts[host] = replace(seen, alive=told.alive, state=state, stats=stats, counted_at=counted)
+        machine.report, machine.heard = report, now
+        period = max(_LEAST_PERIOD_S, len(self._machines) / _REPORTS_PER_S)
+        return ReportAnswer(term=order[0], generation=order[1], report_in=period, unknown=tuple(unknown))
+
+    def forget(self) -> list[str]:
+        """Remove the machines that have been away for an hour, and return their names."""
+        now = self._clock()
+        gone = [machine.name for machine in self.all() if now - machine.heard > _FORGET_S]
+        for name in gone:
+            del self._machines[name]
+        return gone
+
+    def all(self) -> list[Machine]:
+        """Return the machines by name."""
+        return [machine for _, machine in sorted(self._machines.items())]
+
+    def away_for(self, machine: Machine) -> float | None:
+        """Return how long a machine has not reported [s]; None if it reports."""
+        silent = self._clock() - machine.heard
+        return None if machine.report is not None and silent < SILENT_S else silent
+
+    def read(self) -> tuple[HostSeen, ...]:
+        """Return the hosts of all machines; those of machines that are away are not alive."""
+        found = []
+        for machine in self.all():
+            silent = self._is_silent(machine)
+            failed = {} if machine.report is None else machine.report.failed
+            for seen in machine.hosts.values():
+                host = replace(seen, alive=False) if silent else seen
+                found.append(_with_failed(host, failed) if failed else host)
+        return tuple(found)
+
+    def _is_silent(self, machine: Machine) -> bool:
+        return self.away_for(machine) is not None
+
+
+def _highest(report: AgentReport) -> tuple[int, int]:
+    return report.highest_term, report.highest_generation
+
+
+def _with_failed(host: HostSeen, failed: dict[str, str]) -> HostSeen:
+    """Add the versions whose files the machine cannot fetch to what a host reports."""
+    models = {model: dict(versions) for model, versions in host.models.items()}
+    for name, reason in failed.items():
+        model, _, number = name.rpartition("/")
+        if number.isdecimal() and int(number) not in models.get(model, {}):
+            models.setdefault(model, {})[int(number)] = VersionSeen("failed", None, reason)
+    return replace(host, models=models)

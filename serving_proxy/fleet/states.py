@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state that each machine is to follow, and the wait of its agent for the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+
+from serving_proxy.deploy.control import Control
+
+# A wait notices within this time that the proxy ends or no longer leads.
+_LOOK_S = 1.0
+
+
+class MachineStates:
+    """Gives agents the newest desired state.
+
+    Parameters
+    ----------
+    control : Control
+    leads : callable
+        Whether this proxy may change what machines serve.
+    """
+
+    def __init__(self, control: Control, leads: Callable[[], bool] = lambda: True) -> None:
+        self._control = control
+        self._leads = leads
+        self._text: tuple[tuple[int, int], bytes] | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Return whether this proxy may change what machines serve."""
+        return self._leads()
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Return the (term, generation) of the newest state."""
+        return self._control.term, self._control.desired.generation
+
+    async def newer(self, after: tuple[int, int] | None, wait_s: float, ended: asyncio.Event) -> bytes | None:
+        """Wait for a state other than the one that a machine has.
+
+        Parameters
+        ----------
+        after : (int, int) or None
+            Its (term, generation); None: it has none.
+        wait_s : float [s]
+            Longest time to wait.
+        ended : asyncio.Event
+            Ends the wait.
+
+        Returns
+        -------
+        bytes or None
+            The JSON of a `MachineState`; None if there is no other state.
+        """
+        end = time.monotonic() + wait_s
+        while not ended.is_set() and self._leads():
+            if self._control.has_published and self.order != after:
+                return self._message()
+            left = end - time.monotonic()
+            if left <= 0:
+                break
+            await self._control.feed.change(min(left, _LOOK_S))
+        return None
+
+    def _message(self) -> bytes:
+        order = self.order
+        if self._text is None or self._text[0] != order:
+            term, generation = order
+            state = {"term": term, "generation": generation, "desired": self._control.desired.body}
+            self._text = order, json.dumps(state, allow_nan=False).encode()
+        return self._text[1]

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wait for the lease, and renew it while this proxy leads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from dataclasses import replace
+
+from serving_proxy.errors import ProxyError, UnavailableError
+from serving_proxy.leadership.lease import Held, Lease, renewed
+
+log = logging.getLogger("serving_proxy.leadership")
+
+# The holder stops to lead before others may take the lease.
+_HELD_SHARE = 0.8
+_RENEWALS = 6
+
+
+def boot_time() -> float:
+    """Return seconds of a clock that also runs while the machine sleeps or this process is stopped."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Leadership:
+    """The lease as one proxy sees it.
+
+    Parameters
+    ----------
+    lease : Lease
+    url : str
+        Admin port of this proxy.
+    lasts_s : float [s]
+        Longest time without a renewal.
+
+    Attributes
+    ----------
+    seen : Held or None
+        The lease that was seen last, of whatever proxy.
+    lost : asyncio.Event
+        Set when this proxy no longer leads.
+    """
+
+    def __init__(self, lease: Lease, url: str, lasts_s: float) -> None:
+        self._lease = lease
+        self._name = secrets.token_hex(8)
+        self._url = url
+        self._lasts_s = lasts_s
+        self._held: Held | None = None
+        self._until = 0.0
+        self.seen: Held | None = None
+        self._seen_at = 0.0
+        self.lost = asyncio.Event()
+
+    @property
+    def term(self) -> int:
+        """Return the term of this proxy's lease; 0 if it has had none."""
+        return 0 if self._held is None else self._held.term
+
+    def holds(self) -> bool:
+        """Return whether this proxy leads: no other can have taken the lease yet."""
+        return boot_time() < self._until
+
+    async def look(self, known_term: int = 0) -> bool:
+        """Look at the lease once, take it if its holder no longer renews it, and return whether this proxy leads now.
+
+        Parameters
+        ----------
+        known_term : int
+            The largest term of which this proxy has the state.
+
+        Raises
+        ------
+        ProxyError
+            The lease cannot be read, or is older than what is known.
+        """
+        found = await asyncio.to_thread(self._lease.read)
+        if known_term > (0 if found is None else found.term):
+            said = "no lease" if found is None else f"the lease of term {found.term}"
+            raise UnavailableError(
+                f"--shared-store: {said}, although this proxy knows term {known_term}, expected the earlier "
+                "store; is it mounted?"
+            )
+        if found != self.seen:
+            self.seen, self._seen_at = found, boot_time()
+        if found is not None and not found.released and boot_time() - self._seen_at < found.lasts_s:
+            return False
+        wanted = Held(1 if found is None else found.term + 1, self._name, self._url, self._lasts_s)
+        begun = boot_time()
+        if not await asyncio.to_thread(self._lease.take, wanted):
+            return False
+        self._held, self.seen, self.lost = wanted, wanted, asyncio.Event()
+        self._until = begun + _HELD_SHARE * self._lasts_s
+        return True
+
+    @property
+    def period_s(self) -> float:
+        """Return the time between two looks or renewals [s]."""
+        return self._lasts_s / _RENEWALS
+
+    async def keep(self) -> None:
+        """Renew the lease until it is lost, or the task is cancelled."""
+        while self._held is not None:
+            await asyncio.sleep(self.period_s)
+            begun = boot_time()
+            if begun >= self._until:
+                log.error("the lease was not renewed in time; this proxy no longer leads")
+                break
+            try:
+                self._held = renewed(self._held)
+                if not await asyncio.to_thread(self._lease.renew, self._held):
+                    log.error("another proxy leads")
+                    break
+            except ProxyError as error:
+                log.warning("lease: %s", error)
+                continue
+            self._until = begun + _HELD_SHARE * self._lasts_s
+        self.resign()
+
+    def resign(self) -> None:
+        """Stop to lead."""
+        self._until = 0.0
+        self.lost.set()
+
+    async def release(self) -> None:
+        """Stop to lead, and let another proxy take the lease at once."""
+        held, holds = self._held, self.holds()
+        self.resign()
+        if held is None or not holds:
+            return
+        try:
+            await asyncio.to_thread(self._lease.renew, replace(renewed(held), released=True))
+        except ProxyError as error:
+            log.warning("lease: %s", error)

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The copy of the leader's database that a proxy keeps, made from a snapshot and the log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from serving_proxy.errors import ProxyError
+from serving_proxy.leadership.journal import (
+    SNAPSHOT_EVERY,
+    Journal,
+    newest_snapshot,
+    read_entry,
+    snapshot_name,
+    write_snapshot,
+)
+from serving_proxy.leadership.leading import Leadership
+from serving_proxy.leadership.shared_store import SharedStore
+from serving_proxy.store import Database, Repository
+from serving_proxy.system.files import replace
+
+log = logging.getLogger("serving_proxy.leadership")
+
+_LOOK_S = 5.0
+_TERM = "term"
+
+
+class Replica:
+    """The database of a state directory, which follows the log.
+
+    Parameters
+    ----------
+    store : SharedStore
+    path : Path
+        The database. If the proxies have one already, it replaces what this file contained.
+    """
+
+    def __init__(self, store: SharedStore, path: Path) -> None:
+        self._store = store
+        self._path = path
+        self._snapshot_at = 0
+        self.number = 0
+        self._knows_snapshot = self._restore()
+        self.database = Database(path)
+
+    def close(self) -> None:
+        """Close the database."""
+        self.database.close()
+
+    @property
+    def known_term(self) -> int:
+        """Return the largest term of which the database has the state; 0 if there has been none."""
+        found = Repository(self.database).setting(_TERM)
+        return found if isinstance(found, int) else 0
+
+    def catch_up(self) -> None:
+        """Apply all transactions that have been added to the log.
+
+        Raises
+        ------
+        ProxyError
+            The store cannot be reached, or something in it is damaged.
+        """
+        while True:
+            entry = read_entry(self._store, self.number + 1) if self._knows_snapshot else None
+            if entry is not None:
+                self.database.replay(entry)
+                self.number += 1
+            elif self._is_behind():
+                self.database.close()
+                try:
+                    self._knows_snapshot = self._restore()
+                finally:
+                    self.database = Database(self._path)
+            else:
+                return
+
+    def lead(self, term: int, holds: Callable[[], bool], lose: Callable[[], None]) -> None:
+        """Begin a term: from now on this database's transactions are the next ones of the log.
+
+        Raises
+        ------
+        UnavailableError
+            Another proxy has begun a term.
+        """
+        journal = Journal(self._store, self.number, term, holds, lose)
+        journal.begin()
+        self.database.journal = journal
+        Repository(self.database).set_setting(_TERM, term)
+        self._journal = journal
+        write_snapshot(self._store, journal.number, self.database.serialize())
+        self._snapshot_at = journal.number
+
+    async def keep_snapshots(self) -> None:
+        """Write a snapshot whenever the log has grown much since the last one, until the task is cancelled."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            number = self._journal.number
+            if number - self._snapshot_at >= SNAPSHOT_EVERY:
+                data, self._snapshot_at = self.database.serialize(), number
+                try:
+                    await asyncio.to_thread(write_snapshot, self._store, number, data)
+                except ProxyError as error:
+                    log.warning("snapshot: %s", error)
+
+    def _is_behind(self) -> bool:
+        newest = newest_snapshot(self._store)
+        return newest is not None and (not self._knows_snapshot or newest > self.number)
+
+    def _restore(self) -> bool:
+        """Replace the database by the newest snapshot, and return whether there is one."""
+        number = newest_snapshot(self._store)
+        data = None if number is None else self._store.get(snapshot_name(number))
+        if number is None or data is None:
+            return False
+        for suffix in ("-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                self._path.with_name(self._path.name + suffix).unlink()
+        replace(self._path, data)
+        self.number = number
+        log.info("database restored from the snapshot of transaction %d", number)
+        return True
+
+
+async def stand_by(replica: Replica, leadership: Leadership, ended: asyncio.Event) -> bool:
+    """Follow the log until this proxy leads, and return whether it does; false if the event was set before.
+
+    A fault of the store is logged once until it changes; the proxy goes on trying.
+    """
+    fault = ""
+    while not ended.is_set():
+        try:
+            replica.catch_up()
+            if await leadership.look(replica.known_term):
+                replica.catch_up()
+                replica.lead(leadership.term, leadership.holds, leadership.resign)
+                return True
+            fault = ""
+        except ProxyError as error:
+            leadership.resign()
+            if str(error) != fault:
+                fault = str(error)
+                log.error("standby: %s", fault)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(leadership.period_s / 2):
+                await ended.wait()
+    return False

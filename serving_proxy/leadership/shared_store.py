@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store that several proxies share: small objects, of which each can be created once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from serving_proxy.errors import ExhaustedError, InvalidError, NotFoundError, UnavailableError
+from serving_proxy.system.files import private_folder, read_regular, replace, sync_folder
+
+_MOST_BYTES = 1024 * 1024 * 1024
+
+
+class SharedStore(Protocol):
+    """Objects by name; a name is `FOLDER/NUMBER`.
+
+    The only condition that a store must be able to check is that an object does not exist yet. Every call may block,
+    and raises UnavailableError if the store cannot be reached.
+    """
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write an object unless there is one, and return whether it was written; durable when this returns."""
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write an object, or replace it as a whole."""
+
+    def get(self, name: str) -> bytes | None:
+        """Read an object; None if there is none."""
+
+    def numbers(self, folder: str) -> list[int]:
+        """Return the numbers of the objects in a folder, sorted."""
+
+    def remove(self, name: str) -> None:
+        """Remove an object, if there is one."""
+
+
+class SharedFolder:
+    """A folder of a file system that all proxies mount, or of one machine.
+
+    Parameters
+    ----------
+    folder : Path
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = private_folder(folder, "--shared-store")
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write an object unless there is one: a link to a complete file is made by one proxy only."""
+        path = self.folder / name
+        beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        with self._faults(name):
+            self._make_folder(path)
+            try:
+                replace(beside, data)
+                try:
+                    os.link(beside, path)
+                except FileExistsError:
+                    return False
+                sync_folder(path.parent)
+                return True
+            finally:
+                with contextlib.suppress(OSError):
+                    beside.unlink(missing_ok=True)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write an object, or replace it as a whole."""
+        path = self.folder / name
+        with self._faults(name):
+            self._make_folder(path)
+            replace(path, data)
+
+    def get(self, name: str) -> bytes | None:
+        """Read an object; None if there is none."""
+        path = self.folder / name
+        with self._faults(name):
+            self._check_there()
+            try:
+                return read_regular(path, _MOST_BYTES)
+            except NotFoundError:
+                return None
+
+    def numbers(self, folder: str) -> list[int]:
+        """Return the numbers of the objects in a folder, sorted."""
+        with self._faults(folder):
+            self._check_there()
+            try:
+                return sorted(int(name) for name in os.listdir(self.folder / folder) if name.isdecimal())
+            except FileNotFoundError:
+                return []
+
+    def remove(self, name: str) -> None:
+        """Remove an object, if there is one."""
+        with self._faults(name):
+            (self.folder / name).unlink(missing_ok=True)
+
+    def _make_folder(self, path: Path) -> None:
+        self._check_there()
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+
+    def _check_there(self) -> None:
+        """Raise OSError if the folder is gone: a file system that is not mounted must not look like an empty store."""
+        self.folder.stat()
+
+    @contextlib.contextmanager
+    def _faults(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except ExhaustedError:
+            raise
+        except (OSError, InvalidError) as error:
+            said = getattr(error, "strerror", None) or str(error)
+            raise UnavailableError(f"{self.folder / name}: {said}, expected the store that proxies share") from error
+
+
+def open_shared_store(url: str) -> SharedFolder:
+    """Open the store of a `file://` URL or a path.
+
+    Raises
+    ------
+    InvalidError
+        It is of another kind, or cannot be made.
+    """
+    place = urlsplit(url)
+    if place.scheme == "file" and place.netloc in {"", "localhost"}:
+        return SharedFolder(Path(unquote(place.path)))
+    if place.scheme or not url:
+        raise InvalidError(f"--shared-store {url}: expected a folder, or a URL such as file:///mnt/recprocessor")
+    return SharedFolder(Path(url))

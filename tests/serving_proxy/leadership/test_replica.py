@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helpers.proxies.lifecycle_records import deployed, settled
+from serving_proxy.errors import ProxyError, UnavailableError
+from serving_proxy.leadership.journal import LOG, SNAPSHOTS, write_snapshot
+from serving_proxy.leadership.replica import Replica
+from serving_proxy.leadership.shared_store import SharedFolder
+from serving_proxy.records.models import Note
+from serving_proxy.store import Repository
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SharedFolder:
+    return SharedFolder(tmp_path / "shared")
+
+
+class Proxy:
+    """A proxy's copy of the database, and whether it believes that it leads."""
+
+    def __init__(self, store: SharedFolder, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self.replica = Replica(store, folder / "proxy.sqlite3")
+        self.leads = True
+        self.lost = False
+
+    def lead(self, term: int) -> Repository:
+        self.replica.catch_up()
+        self.replica.lead(term, lambda: self.leads, self.lose)
+        return Repository(self.replica.database)
+
+    def lose(self) -> None:
+        self.lost = True
+
+    @property
+    def repository(self) -> Repository:
+        return Repository(self.replica.database)
+
+
+def test_standby_has_the_whole_state(store: SharedFolder, tmp_path: Path) -> None:
+    first, second = Proxy(store, tmp_path / "a"), Proxy(store, tmp_path / "b")
+    leading = first.lead(1)
+    model = settled(deployed(deployed(None, 3), 4, traffic=1000))
+    leading.save([model], [Note(kind="deploy", message="ranking/4: deployed", model="ranking", version=4)])
+    job = leading.add_job("deploy", "ranking", 4)
+    leading.finish_job(job.id, "succeeded")
+    leading.set_setting("machines", ["m1"])
+    second.replica.catch_up()
+    following = second.repository
+    assert following.models() == leading.models() == {"ranking": model}
+    assert following.events() == leading.events()
+    assert following.jobs() == leading.jobs()
+    assert following.setting("machines") == ["m1"]
+    leading.save([], [Note(kind="x", message="y")])
+    second.replica.catch_up()
+    assert following.last_event() == leading.last_event() == 2
+
+
+def test_deposed_leader_changes_nothing(store: SharedFolder, tmp_path: Path) -> None:
+    first, second = Proxy(store, tmp_path / "a"), Proxy(store, tmp_path / "b")
+    old = first.lead(1)
+    old.set_setting("x", 1)
+    new = second.lead(2)
+    # It believes that it leads, since its clock stood still.
+    with pytest.raises(UnavailableError, match="another proxy leads"):
+        old.set_setting("x", 2)
+    assert first.lost
+    assert old.setting("x") == 1
+    with pytest.raises(UnavailableError, match="no longer leads"):
+        old.set_setting("x", 3)
+    new.set_setting("x", 4)
+    again = Proxy(store, tmp_path / "a")
+    again.replica.catch_up()
+    assert again.repository.setting("x") == 4
+
+
+def test_only_one_of_two_proxies_begins_a_term(store: SharedFolder, tmp_path: Path) -> None:
+    first, second = Proxy(store, tmp_path / "a"), Proxy(store, tmp_path / "b")
+    first.replica.catch_up()
+    second.replica.catch_up()
+    first.replica.lead(1, lambda: True, first.lose)
+    with pytest.raises(UnavailableError):
+        second.replica.lead(2, lambda: True, second.lose)
+
+
+def test_leader_that_stood_still_while_the_log_was_compacted_changes_nothing(
+    store: SharedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, create = Proxy(store, tmp_path / "a"), Proxy(store, tmp_path / "b"), store.create
+    old = first.lead(1)
+    new = second.lead(2)
+    for number in range(5):
+        new.set_setting("x", number)
+        write_snapshot(store, second.replica.number + number + 1, second.replica.database.serialize())
+    assert first.replica.number + 1 not in store.numbers(LOG)
+
+    def wake_up(name: str, data: bytes) -> bool:
+        first.leads = False
+        return create(name, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "create", wake_up)
+        with pytest.raises(UnavailableError, match="another proxy leads"):
+            old.set_setting("x", -1)
+    assert first.lost
+    assert old.setting("x") is None
+
+
+def test_former_state_of_a_single_proxy_is_kept(store: SharedFolder, tmp_path: Path) -> None:
+    alone = Proxy(store, tmp_path / "a")
+    alone.repository.set_setting("x", 1)
+    alone.replica.close()
+    Proxy(store, tmp_path / "a").lead(1)
+    other = Proxy(store, tmp_path / "b")
+    assert other.repository.setting("x") == 1
+
+
+def test_proxy_that_was_away_starts_from_a_snapshot(store: SharedFolder, tmp_path: Path) -> None:
+    first, second = Proxy(store, tmp_path / "a"), Proxy(store, tmp_path / "b")
+    leading = first.lead(1)
+    second.replica.catch_up()
+    for number in range(10):
+        leading.set_setting("x", number)
+    for number in (5, 9):
+        write_snapshot(store, first.replica.number + number, first.replica.database.serialize())
+    assert min(store.numbers(LOG)) > second.replica.number + 1
+    assert len(store.numbers(SNAPSHOTS)) == 2
+    second.replica.catch_up()
+    assert second.repository.setting("x") == 9
+
+
+def test_transaction_that_cannot_be_written_is_rolled_back(
+    store: SharedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Proxy(store, tmp_path / "a")
+    leading = first.lead(1)
+    leading.set_setting("x", 1)
+
+    def fail(name: str, data: bytes) -> bool:
+        raise UnavailableError("the network is down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "create", fail)
+        with pytest.raises(UnavailableError, match="the network is down"):
+            leading.set_setting("x", 2)
+    assert leading.setting("x") == 1
+    assert not first.lost
+    leading.set_setting("x", 3)
+
+
+def test_transaction_that_was_written_although_the_store_failed_is_committed(
+    store: SharedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, create = Proxy(store, tmp_path / "a"), store.create
+    leading = first.lead(1)
+
+    def fail(name: str, data: bytes) -> bool:
+        create(name, data)
+        raise UnavailableError("the answer was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "create", fail)
+        leading.set_setting("x", 2)
+    assert leading.setting("x") == 2
+    leading.set_setting("x", 3)
+    second = Proxy(store, tmp_path / "b")
+    second.replica.catch_up()
+    assert second.repository.setting("x") == 3
+
+
+def test_damaged_log_is_named(store: SharedFolder, tmp_path: Path) -> None:
+    Proxy(store, tmp_path / "a").lead(1).set_setting("x", 1)
+    second = Proxy(store, tmp_path / "b")
+    (number,) = [number for number in store.numbers(LOG) if number > second.replica.number]
+    store.put(f"{LOG}/{number:012d}", b'{"statements": [["INSERT')
+    with pytest.raises(ProxyError, match="expected a transaction of a proxy"):
+        second.replica.catch_up()

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from serving_proxy.errors import InvalidError, UnavailableError
+from serving_proxy.leadership.shared_store import SharedFolder, open_shared_store
+
+
+def test_object_is_created_once(tmp_path: Path) -> None:
+    store = SharedFolder(tmp_path / "shared")
+    assert store.get("log/1") is None
+    assert store.create("log/1", b"first")
+    assert not store.create("log/1", b"second")
+    assert store.get("log/1") == b"first"
+    store.put("log/1", b"third")
+    assert store.get("log/1") == b"third"
+    assert store.numbers("log") == [1]
+    store.remove("log/1")
+    assert store.numbers("log") == []
+
+
+def test_of_many_that_create_an_object_at_once_one_succeeds(tmp_path: Path) -> None:
+    store = SharedFolder(tmp_path / "shared")
+    for number in range(20):
+        won: list[int] = []
+        start = threading.Barrier(4)
+
+        def create(name: str, of: int, start: threading.Barrier, won: list[int]) -> None:
+            start.wait()
+            if store.create(name, str(of).encode() * 1000):
+                won.append(of)
+
+        threads = [threading.Thread(target=create, args=(f"log/{number}", of, start, won)) for of in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        (winner,) = won
+        assert store.get(f"log/{number}") == str(winner).encode() * 1000
+
+
+def test_store_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
+    store = SharedFolder(tmp_path / "shared")
+    (tmp_path / "shared").rename(tmp_path / "gone")
+    with pytest.raises(UnavailableError, match="expected the store that proxies share"):
+        store.create("log/1", b"")
+
+
+@pytest.mark.parametrize("url", ["ftp://x/y", "file://elsewhere/x", ""])
+def test_other_urls_are_refused(url: str) -> None:
+    with pytest.raises(InvalidError, match="--shared-store"):
+        open_shared_store(url)
+
+
+def test_file_url_is_a_folder(tmp_path: Path) -> None:
+    assert open_shared_store(f"file://{tmp_path}/a%20b").folder == tmp_path / "a b"

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two proxies as processes, of which one leads, and a machine that follows them."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from helpers.proxies.agent_runs import Machine
+from helpers.proxies.proxy_runs import ProxyProcess, wait_for, write_model
+from serving_proxy import Client
+from serving_proxy.errors import UnavailableError
+
+TOKEN = "a-token-of-two-proxies"
+
+
+class Pair:
+    """Two proxies that share a store and a token."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.token_file = folder / "token"
+        self.token_file.write_text(TOKEN)
+        options = ["--engine", "agents", "--shared-store", f"file://{folder}/shared", "--lease-timeout", "5"]
+        options += ["--token-file", str(self.token_file)]
+        self.proxies = [ProxyProcess(folder / name, *options) for name in ("a", "b")]
+
+    def leader(self) -> ProxyProcess | None:
+        """Return the proxy that leads, if one does."""
+        return next((proxy for proxy in self.proxies if _leads(proxy)), None)
+
+    def other(self, proxy: ProxyProcess) -> ProxyProcess:
+        """Return the other proxy."""
+        return next(other for other in self.proxies if other is not proxy)
+
+
+def _leads(proxy: ProxyProcess) -> bool:
+    try:
+        return httpx.get(f"{proxy.url}/healthz", trust_env=False, timeout=0.5).json()["status"] == "ok"
+    except httpx.HTTPError:
+        return False
+
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path)
+    with made.proxies[0], made.proxies[1]:
+        yield made
+
+
+def test_standby_takes_over_with_the_whole_state_and_the_former_leader_changes_nothing(pair: Pair) -> None:
+    leader: ProxyProcess = wait_for(pair.leader)
+    standby = pair.other(leader)
+    servers = [proxy.url for proxy in pair.proxies]
+    with Machine(pair.folder, "m", *servers, token_file=pair.token_file) as machine:
+        with leader.client(TOKEN) as client:
+            client.deploy("ranking", write_model(pair.folder / "models" / "1"), wait=True, timeout=30)
+            client.deploy("ranking", write_model(pair.folder / "models" / "2"), wait=True, timeout=30, traffic=10)
+            client.guard("ranking", error_percent=3.0)
+            before, status = machine.desired(), client.status()
+            term, generation = status["term"], status["generation"]
+            events = [event["message"] for event in client.events()]
+        with Client(standby.url, TOKEN) as refused, pytest.raises(UnavailableError, match=f"{leader.url} leads"):
+            refused.status()
+
+        leader.process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: _leads(standby), 60)
+        with standby.client(TOKEN) as client:
+            wait_for(lambda: [m["state"] for m in client.status()["machines"]] == ["current"])
+            status = client.status()
+            assert status["term"] > term
+            assert status["generation"] >= generation
+            assert machine.desired()["models"] == before["models"]
+            assert [version["traffic"] for version in client.versions("ranking")["versions"]] == [90.0, 10.0]
+            assert client.guard("ranking")["settings"]["error_percent"] == 3.0
+            assert set(events) <= {event["message"] for event in client.events(limit=1000)}
+            client.traffic("ranking", {2: 50.0})
+            wait_for(lambda: machine.desired()["models"]["ranking"]["routing"]["arms"][0]["weight"] == 5000)
+
+        leader.process.send_signal(signal.SIGCONT)
+        with leader.client(TOKEN) as client, pytest.raises(UnavailableError):
+            client.traffic("ranking", {2: 20.0})
+        wait_for(lambda: "standby" in httpx.get(f"{leader.url}/healthz", trust_env=False).text)
+        assert machine.desired()["models"]["ranking"]["routing"]["arms"][0]["weight"] == 5000
+
+        standby.stop()
+        wait_for(lambda: _leads(leader), 60)
+        with leader.client(TOKEN) as client:
+            wait_for(lambda: [m["state"] for m in client.status()["machines"]] == ["current"])
+            assert client.status()["term"] > status["term"]
+            assert [version["traffic"] for version in client.versions("ranking")["versions"]] == [50.0, 50.0]
