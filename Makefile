@@ -17,7 +17,7 @@ CONFIGURE := $(BIN)/cmake -S . -G Ninja -U 'SKBUILD*' -DPython_EXECUTABLE=$(absp
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-cost-model bench-slo-capacity bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-live bench-elastic bench-tiers bench-graph-tools bench-session-group bench-aot bench-claims bench-hosts bench-large-table load-test demo demo-proxy demo-online build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-faults test-tsan lint fmt typecheck bench endurance fuzz \
+.PHONY: help bench-cost-model bench-slo-capacity bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-live bench-elastic bench-tiers bench-fleet bench-graph-tools bench-session-group bench-aot bench-claims bench-hosts bench-large-table load-test demo demo-proxy demo-online build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-faults test-tsan lint fmt typecheck bench endurance fuzz \
         docs proto check clean dist
 
 ## help: list the targets
@@ -201,6 +201,10 @@ bench-elastic: lib $(VENV)/.stamp-bench .venv-tfra/.stamp
 bench-tiers: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS) --target bench_row_log
 	$(Q)$(BIN)/python -m load_tests.bench_tiers $(BENCH_ARGS)
+
+## bench-fleet: measure many machines as state directories of this one; 5 min, needs Go
+bench-fleet: host-go $(VENV)/.stamp-bench $(VENV)/.stamp-load-test
+	$(Q)$(BIN)/python -m load_tests.bench_fleet $(BENCH_ARGS)
 
 ## bench-graph-tools: measure what graph-tools saves on real exports (CASES='exports nodes')
 bench-graph-tools: lib $(VENV)/.stamp-bench
