@@ -50,6 +50,8 @@ def agent_routes(plane: Plane, fleet: Fleet) -> APIRouter:
         """Accept the actual state of a machine."""
         check_machine(machine)
         check_leading()
-        return fleet.machines.accept(machine, told, fleet.states.order)
+        answer = fleet.machines.accept(machine, told, fleet.states.order)
+        fleet.remember()
+        return answer
 
     return router

@@ -52,6 +52,10 @@ class Fleet:
             self._control.note("machine", f"{name}: forgotten, as it has been away for an hour")
         for view in self.views():
             self._note(view)
+        self.remember()
+
+    def remember(self) -> None:
+        """Store the names of the machines, so that another proxy waits for their reports before it changes anything."""
         names = self.machines.names
         if names != self._remembered:
             with contextlib.suppress(ProxyError):

@@ -36,6 +36,8 @@ class Machine:
         When it reported last, or when this proxy began.
     replaced : tuple of str
         Agents that others have replaced; one that still reports shares its name with another machine.
+    is_complete : bool
+        It has reported all of its hosts.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Machine:
     report: AgentReport | None = None
     hosts: dict[str, HostSeen] = field(default_factory=dict)
     replaced: tuple[str, ...] = ()
+    is_complete: bool = False
 
 
 class Machines:
@@ -71,7 +74,7 @@ class Machines:
     def settled(self) -> bool:
         """Return whether the hosts are known: every known machine has reported, or has had the time to."""
         if not self._settled:
-            reported = all(machine.report is not None for machine in self._machines.values())
+            reported = all(machine.is_complete for machine in self._machines.values())
             waited = self._clock() - self._begun
             self._settled = (reported and waited >= _LEAST_PERIOD_S) or waited >= _GATHER_S
         return self._settled
@@ -115,7 +118,7 @@ class Machines:
             state = HUNG if told.hung else seen.state if seen.state != HUNG else "ready"
             stats, counted = told.stats or seen.stats, told.counted_at or seen.counted_at
             machine.hosts[host] = replace(seen, alive=told.alive, state=state, stats=stats, counted_at=counted)
-        machine.report, machine.heard = report, now
+        machine.report, machine.heard, machine.is_complete = report, now, not unknown
         period = max(_LEAST_PERIOD_S, len(self._machines) / _REPORTS_PER_S)
         return ReportAnswer(term=order[0], generation=order[1], report_in=period, unknown=tuple(unknown))
 

@@ -80,6 +80,9 @@ def test_machines_are_settled_once_known_ones_have_reported_or_had_the_time(cloc
     clock.now += 2
     machines.accept("m", report(highest_term=3, highest_generation=9), ORDER)
     assert not machines.settled
+    # It does not know yet that another proxy leads.
+    machines.accept("n", report(told={}), ORDER)
+    assert not machines.settled
     machines.accept("n", report(), ORDER)
     assert machines.settled
     assert machines.highest_order == (3, 9)

@@ -64,6 +64,7 @@ def test_standby_takes_over_with_the_whole_state_and_the_former_leader_changes_n
             client.deploy("ranking", write_model(pair.folder / "models" / "1"), wait=True, timeout=30)
             client.deploy("ranking", write_model(pair.folder / "models" / "2"), wait=True, timeout=30, traffic=10)
             client.guard("ranking", error_percent=3.0)
+            wait_for(lambda: machine.desired()["models"]["ranking"].get("annotations"))
             before, status = machine.desired(), client.status()
             term, generation = status["term"], status["generation"]
             events = [event["message"] for event in client.events()]
@@ -77,6 +78,7 @@ def test_standby_takes_over_with_the_whole_state_and_the_former_leader_changes_n
             status = client.status()
             assert status["term"] > term
             assert status["generation"] >= generation
+            assert not any("no host" in event["message"] for event in client.events(limit=1000))
             assert machine.desired()["models"] == before["models"]
             assert [version["traffic"] for version in client.versions("ranking")["versions"]] == [90.0, 10.0]
             assert client.guard("ranking")["settings"]["error_percent"] == 3.0
