@@ -31,6 +31,7 @@ ALLOWED = {
             "cost_model",
             "fastapi",
             "google",
+            "google_crc32c",
             "h11",
             "httpx",
             "numpy",
@@ -42,7 +43,8 @@ ALLOWED = {
             "typer",
             "uvicorn",
         },
-        {"graph_tools", "processor"},
+        # Stores of artifacts in S3 and the like are read by what the user has installed.
+        {"fsspec", "graph_tools", "obstore", "processor"},
     ),
     # A separate process that serves; it shares only names and settings with the control plane.
     "serving_proxy/host": (

@@ -35,7 +35,9 @@ app = typer.Typer(
 errors = Console(stderr=True)
 P = ParamSpec("P")
 
-COMMANDS = ("serve", "agent", "deploy", "traffic", "baselines", "guard", "request_log", "show", "drain")
+COMMANDS = (
+    "serve", "agent", "deploy", "traffic", "baselines", "guard", "request_log", "show", "drain", "upload_deltas"
+)  # fmt: skip
 _WRONG_USE = (InvalidError, UnauthenticatedError, UnavailableError)
 
 

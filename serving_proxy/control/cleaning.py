@@ -37,7 +37,12 @@ class Cleaner:
             await asyncio.sleep(_PERIOD_S)
 
     async def clean(self) -> None:
-        """Remove unused files; do nothing while a model is being optimized, and let no optimization start meanwhile."""
+        """Remove unused files; do nothing while a model is being optimized, and let no optimization start meanwhile.
+
+        Models that were fetched from stores are only named as unused: they stay until their room is needed.
+        """
+        needed = self._served() | self._followed() | {*self._pipeline.fetched.values()}
+        await asyncio.to_thread(self._control.remote.retain, needed)
         if self._pipeline.optimizing.locked():
             return
         async with self._pipeline.optimizing:
@@ -57,13 +62,26 @@ class Cleaner:
             if version.optimize is not None and version.state != State.STOPPED
         }
         # The names above contain the deployment time, which is not known for adopted versions.
-        folders |= {
+        folders |= self._served()
+        return folders | {folder.with_suffix(".json") for folder in folders}
+
+    def _served(self) -> set[Path]:
+        """Return the folders of versions that are not stopped."""
+        return {
             Path(version.path)
             for model in self._control.models.values()
             for version in model.versions.values()
             if version.path is not None and version.state != State.STOPPED
         }
-        return folders | {folder.with_suffix(".json") for folder in folders}
+
+    def _followed(self) -> set[Path]:
+        """Return the folders of the timelines that versions follow."""
+        return {
+            Path(version.settings.follow)
+            for model in self._control.models.values()
+            for version in model.versions.values()
+            if version.settings.follow is not None and version.state != State.STOPPED
+        }
 
 
 def _entries(folder: Path) -> list[Path]:

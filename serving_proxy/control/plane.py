@@ -14,6 +14,7 @@ from typing import Protocol
 
 from serving_proxy.control.cleaning import Cleaner
 from serving_proxy.control.observer import Observer
+from serving_proxy.control.timelines import Timelines
 from serving_proxy.control.views import StatusView
 from serving_proxy.cores.loop import Cores
 from serving_proxy.cores.profiler import Profiler
@@ -102,6 +103,7 @@ class Plane:
         self.supervisor = Supervisor(control, hosts, lambda: waits and not self.watcher.settled)
         self.request_logs = RequestLogs(control)
         self.cleaner = Cleaner(control, self.pipeline, self.request_logs)
+        self.timelines = Timelines(control)
         self.alerts = None if options.webhook is None else Alerts(options.webhook)
         totals, profiles = Totals(), Profiles(control)
         self.guard = Guard(control, totals, self.alerts)
@@ -124,7 +126,7 @@ class Plane:
         await self.watcher.load()
         loops = [self.control.run(), self.supervisor.run(), self.watcher.run(), self.pipeline.run(), self.cleaner.run()]
         loops += [self.observer.run(), self.cores.run(), self.profiler.run()]
-        loops.append(warn_of_ops(self.control))
+        loops += [warn_of_ops(self.control), self.timelines.run()]
         if self.fleet is not None:
             loops.append(self.fleet.run())
         if self.alerts is not None:

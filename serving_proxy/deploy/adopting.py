@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from serving_proxy.artifacts.urls import is_url
 from serving_proxy.deploy.adoption import adopt
 from serving_proxy.deploy.changes import list_versions
 from serving_proxy.deploy.control import Control
@@ -95,7 +96,7 @@ def _generation(body: Mapping[str, Any]) -> int:
 
 def _with_file_data(version: Version) -> Version:
     """Return the version with its stamp, signatures and size as read from its files."""
-    values: dict[str, Any] = {"stamp": stamp_of(Path(version.source))}
+    values: dict[str, Any] = {} if is_url(version.source) else {"stamp": stamp_of(Path(version.source))}
     with contextlib.suppress(ProxyError):
         values["signatures"] = read_signatures(Path(version.path or version.source))
     with contextlib.suppress(OSError):

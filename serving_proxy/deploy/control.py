@@ -21,6 +21,7 @@ from serving_proxy.deploy.desired_state import HostSettings
 from serving_proxy.deploy.host_rules import Checker
 from serving_proxy.deploy.model_store import RETRY_S, ModelStore
 from serving_proxy.deploy.reconcile import Snapshot, reconcile, taken_by_others
+from serving_proxy.deploy.remote_models import RemoteModels, StoreOptions
 from serving_proxy.errors import ExhaustedError, NotFoundError, ProxyError, UnavailableError
 from serving_proxy.records.hosts import HostSeen
 from serving_proxy.records.models import BucketRange, Model, Note
@@ -59,6 +60,8 @@ class ControlOptions:
         Ops that every model may reach although they touch files, the process or the network.
     files_dir : Path or None
         Where files lie that the proxy makes, if other machines must reach them; None: in the state directory.
+    stores : StoreOptions
+        The store that models are put into, and this machine's copies of models in stores.
     """
 
     state_dir: Path
@@ -68,6 +71,7 @@ class ControlOptions:
     cores: Literal["off", "plan", "control"] = "off"
     cpus: frozenset[int] = frozenset()
     allowed_ops: tuple[str, ...] = ()
+    stores: StoreOptions = field(default_factory=StoreOptions)
     files_dir: Path | None = None
 
     @property
@@ -139,6 +143,7 @@ class Control:
         self.has_published = False
         self.repository = repository
         self.host_settings = options.host_settings
+        self.remote = RemoteModels(options.state_dir, options.stores, options.model_roots)
         self.desired = DesiredFile(options.state_dir)
         self.actual = ActualFiles(options.state_dir)
         self.feed = EventFeed()

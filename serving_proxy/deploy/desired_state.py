@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
+from serving_proxy.artifacts.urls import is_url
 from serving_proxy.deploy.changes import arms_data
 from serving_proxy.records.models import Model, Record, Settings, Version, VersionOptions
 
@@ -122,7 +123,10 @@ def model_annotations(model: Model) -> dict[str, Any]:
 
 def version_annotations(version: Version, rendered: Mapping[str, Any]) -> dict[str, Any]:
     """Return the same for a version, without what its entry `rendered` already contains."""
-    fields = {"chosen", "rejected", *VersionOptions.model_fields} - {"settings"}
+    fields = {"chosen", "rejected", "stored", *VersionOptions.model_fields} - {"settings"}
+    if is_url(version.source):
+        # A proxy that has lost its database need not ask the store.
+        fields.add("stamp")
     kept = version.model_dump(mode="json", include=fields, exclude_defaults=True)
     if version.source != version.path:
         kept["source"] = version.source

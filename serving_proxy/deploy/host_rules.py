@@ -16,9 +16,10 @@ import sys
 from collections.abc import Callable, Iterable, Set
 from typing import Any
 
+from serving_proxy.artifacts.urls import is_url
 from serving_proxy.deploy.desired_state import HostSettings, render
 from serving_proxy.errors import InvalidError
-from serving_proxy.records.models import Model
+from serving_proxy.records.models import Model, Version
 from serving_proxy.records.states import GATED, State
 from serving_proxy.system.cpus import format_cpus
 
@@ -92,7 +93,7 @@ class Checker:
             for number, version in model.versions.items()
             if version.active or version.desired
             for key, what in unwritable(version.settings.config)
-            + unwritable({"path": version.path or version.source, "warmup_file": version.settings.warmup_file})
+            + unwritable({"path": _place(version), "warmup_file": version.settings.warmup_file})
         ]
         if strange:
             return strange
@@ -122,7 +123,7 @@ class Checker:
 def prospective(model: Model) -> Model:
     """Return the model as it will be once its pending versions have passed their gates."""
     versions = {
-        number: version.model_copy(update={"state": State.LOADING, "path": version.path or version.source})
+        number: version.model_copy(update={"state": State.LOADING, "path": _place(version)})
         if version.state in GATED
         else version
         for number, version in model.versions.items()
@@ -132,6 +133,11 @@ def prospective(model: Model) -> Model:
         # Otherwise nothing would be rendered, and nothing checked.
         baseline = next((number for number, version in versions.items() if version.desired), baseline)
     return model.change(versions=versions, baseline=baseline)
+
+
+def _place(version: Version) -> str:
+    """Return the path of a version; for one in a store, which is not known yet, a path that hosts accept."""
+    return version.path or (f"/{version.source}" if is_url(version.source) else version.source)
 
 
 def unwritable(value: Any, key: str = "") -> list[tuple[str, str]]:

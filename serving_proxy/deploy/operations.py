@@ -180,14 +180,34 @@ class Operations:
 
     def _resolve(self, asked: Deployment) -> Deployment:
         """Resolve the paths of a deployment."""
-        roots = self._control.options.model_roots
-        place = resolved(asked.source, roots)
+        remote = self._control.remote.place(asked.source)
+        if remote is not None:
+            return self._resolve_options(asked, None).model_copy(
+                update={"source": str(remote), "stamp": self._control.remote.stamp(remote)}
+            )
+        asked = asked.model_copy(update={"source": self._control.remote.local_path(asked.source)})
+        place = resolved(asked.source, self._control.options.model_roots)
         if os.path.isfile(place) and place.suffix == ".json":
             asked, place = self._deeprec(asked, place)
         elif not os.path.isdir(place):
             raise InvalidError(
                 f"model {asked.source}: not a folder, expected a SavedModel's folder or a DeepRec Processor's JSON"
             )
+        asked = self._resolve_options(asked, place)
+        # Checked before the walk through the folder, which may contain anything.
+        check_graph(place)
+        # The source stays as it was written: a link such as `current` is another source once it points elsewhere.
+        return asked.model_copy(update={"stamp": stamp_of(place)})
+
+    def _resolve_options(self, asked: Deployment, place: Path | None) -> Deployment:
+        """Resolve the paths in the options of a deployment.
+
+        Parameters
+        ----------
+        place : Path or None
+            The model's folder; None: it is in a store.
+        """
+        roots = self._control.options.model_roots
         settings = asked.settings
         if settings.warmup_file is not None:
             # Warm-up files that were made from request logs lie in the state directory, which is not under a model
@@ -201,11 +221,11 @@ class Operations:
         if isinstance(checkpoints, str) and checkpoints:
             check_tree(resolved(checkpoints, roots, "checkpoint_dir"), roots)
         if settings.follow is not None:
-            folder = resolved(settings.follow, roots, "follow")
+            folder = resolved(self._control.remote.timeline(settings.follow), self._control.remote.roots(), "follow")
             if not os.path.isdir(folder):
                 raise InvalidError(f"follow {settings.follow}: not a folder, expected a timeline of deltas")
             settings = settings.model_copy(update={"follow": str(folder)})
-            if asked.optimize is None:
+            if asked.optimize is None and place is not None:
                 check_live(place)
         for key in ("timeline_path", "ev_storage_path"):
             place_of_key = settings.config.get(key)
@@ -219,10 +239,7 @@ class Operations:
         if settings.cpuset:
             for group in settings.cpuset.split(";"):
                 parse_cpus(group, "cpuset")
-        # Checked before the walk through the folder, which may contain anything.
-        check_graph(place)
-        # The source stays as it was written: a link such as `current` is another source once it points elsewhere.
-        return asked.model_copy(update={"settings": settings, "stamp": stamp_of(place)})
+        return asked.model_copy(update={"settings": settings})
 
     def _deeprec(self, asked: Deployment, file: Path) -> tuple[Deployment, Path]:
         """Use a DeepRec Processor's JSON instead of a folder."""
@@ -249,9 +266,9 @@ def version_of(model: Model, text: str) -> int:
     raise NotFoundError(f"{model.name}: '{text[:80]}': unknown, expected a version or a label")
 
 
-def _relative_to(file: str, folder: Path) -> str:
+def _relative_to(file: str, folder: Path | None) -> str:
     """Return the path of a file, which may be relative to the model's folder."""
-    return file if file.startswith("/") else str(folder / file)
+    return file if file.startswith("/") or folder is None else str(folder / file)
 
 
 def _notes_without_effect(before: Model, number: int, asked: Deployment) -> tuple[str, ...]:

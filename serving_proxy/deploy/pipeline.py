@@ -16,10 +16,11 @@ from serving_proxy.deploy.changes import Change, move, stop
 from serving_proxy.deploy.control import Control
 from serving_proxy.deploy.epochs import hosts_that_lack
 from serving_proxy.deploy.jobs import Job, Jobs, Work
+from serving_proxy.deploy.remote_models import known_fingerprint
 from serving_proxy.deploy.reuse import made_before, read_before
 from serving_proxy.errors import CancelledError, ExhaustedError, PreconditionError, ProxyError, UnavailableError
 from serving_proxy.gates.hashing import fingerprint_apart
-from serving_proxy.gates.saved_model import Signatures, read_signatures
+from serving_proxy.gates.saved_model import Signatures, check_live, read_signatures
 from serving_proxy.gates.validation import Validated, check_signatures, validate
 from serving_proxy.records.hosts import failed_anywhere
 from serving_proxy.records.models import Version
@@ -48,6 +49,8 @@ class DeployPipeline:
         self._control = control
         self._jobs = jobs
         self._validations = asyncio.Semaphore(_VALIDATIONS)
+        # Models that were fetched from stores for jobs that run.
+        self.fetched: dict[int, Path] = {}
         # Memory suffices for one optimization at a time. The lock is also held while artifacts and tables are removed.
         self.optimizing = asyncio.Lock()
 
@@ -129,6 +132,8 @@ class DeployPipeline:
             # A bug of the proxy, or storage that fails in a way that no gate expects.
             await self._fail(job, name, number, deployed_at, f"{type(error).__name__}: {error}", "UNKNOWN")
             raise
+        finally:
+            self.fetched.pop(job.row.id, None)
 
     async def _pass_gates(self, job: Job, name: str, number: int, deployed_at: float) -> None:
         if self._validations.locked():
@@ -152,8 +157,11 @@ class DeployPipeline:
             expected = self._expected_signatures(name, version)
             if expected is not None:
                 check_signatures(str(path), expected, signatures)
+        elif version.settings.follow is not None:
+            await asyncio.to_thread(check_live, found.path)
+        stored = await self._stored(job, name, version, found)
         await self._wait_until_forgotten(job, name, number, deployed_at)
-        await self._admit(job, name, number, deployed_at, found)
+        await self._admit(job, name, number, deployed_at, found, stored)
 
     async def _wait_until_forgotten(self, job: Job, name: str, number: int, deployed_at: float) -> None:
         """Wait until no host reports an earlier failure under this number.
@@ -171,11 +179,24 @@ class DeployPipeline:
         version = self._current_version(name, number, deployed_at)
         expected = self._expected_signatures(name, version)
         allowed = {*self._control.options.allowed_ops, *version.allowed_ops}
-        roots = self._control.options.model_roots
-        work = partial(
-            validate, version.source, roots, expected, allowed_ops=allowed, known=read_before(self._control.models)
-        )
+        source, known = version.source, read_before(self._control.models)
+        url = self._control.remote.place(source)
+        if url is not None:
+            fetch = partial(self._control.remote.fetch, url)
+            fetched = await self._in_thread(job, "fetching", lambda cancelled, told, _: fetch(cancelled, told))
+            self.fetched[job.row.id] = fetched.path
+            source, known = str(fetched.path), known | known_fingerprint(fetched)
+        work = partial(validate, source, self._control.remote.roots(), expected, allowed_ops=allowed, known=known)
         return await self._in_thread(job, "validating", work)
+
+    async def _stored(self, job: Job, name: str, version: Version, found: Validated) -> str | None:
+        """Return the URL of what is served, for other machines; put it into the model store if it is in none."""
+        if version.optimize is None and self._control.remote.place(version.source) is not None:
+            return version.source
+        if self._control.options.stores.store is None:
+            return None
+        put = partial(self._control.remote.put, name, version.number, found.path, found.files)
+        return await self._in_thread(job, "uploading", lambda cancelled, told, _: put(cancelled, told))
 
     async def _in_thread(self, job: Job, step: str, work: Callable[[Cancelled, Told, str | None], _T]) -> _T:
         """Read files of a model on a thread, which checks whether it is cancelled and reports its progress."""
@@ -278,14 +299,16 @@ class DeployPipeline:
 
         await self._write(job, move_version)
 
-    async def _admit(self, job: Job, name: str, number: int, deployed_at: float, found: Validated) -> None:
+    async def _admit(
+        self, job: Job, name: str, number: int, deployed_at: float, found: Validated, stored: str | None
+    ) -> None:
         files = found.files
 
         def admit_version() -> Change:
             self._current_version(name, number, deployed_at)
             change = move(self._control.model(name), number, State.LOADING, time.time())
             values: dict[str, Any] = {"path": str(found.path), "signatures": found.signatures, "ops": found.ops}
-            values |= {"sha256": files.sha256, "bytes": files.bytes, "seal": files.seal}
+            values |= {"sha256": files.sha256, "bytes": files.bytes, "seal": files.seal, "stored": stored}
             return Change(
                 change.model.with_version(change.model.versions[number].model_copy(update=values)), change.notes
             )

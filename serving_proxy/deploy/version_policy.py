@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
+from serving_proxy.errors import UnavailableError
 from serving_proxy.records.models import Model, Policy, PolicyKind
 from serving_proxy.records.states import SERVED, State
 
@@ -62,7 +63,8 @@ def choose_versions(policy: Policy, there: Mapping[int, str], model: Model) -> P
     found = set(there)
     wanted = wanted_versions(policy, found | _baseline_without_directory(model, found))
     deployed = {number for number, version in model.versions.items() if version.active}
-    failed = [version for version in model.versions.values() if version.state == State.FAILED]
+    # A store that did not answer says nothing about the version.
+    failed = [v for v in model.versions.values() if v.state == State.FAILED and v.failure != UnavailableError.status]
     tried = {version.number for version in failed if there.get(version.number, version.stamp) == version.stamp}
     named = set(policy.versions) if policy.kind == PolicyKind.SPECIFIC else set()
     missing = (named | set(model.labels.values())) - found - deployed

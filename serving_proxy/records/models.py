@@ -117,7 +117,7 @@ class Version(VersionOptions):
     Attributes
     ----------
     source : str
-        The folder that the operator named.
+        The folder or URL that the operator named.
     stamp : str
         Changes if its files change.
     path : str or None
@@ -146,6 +146,8 @@ class Version(VersionOptions):
         checked.
     epoch : int or None
         The epoch of its timeline at which it is held; None: the newest one.
+    stored : str or None
+        URL of what is served, in a store that other machines can read; None: it is in none.
     """
 
     number: VersionNumber
@@ -167,6 +169,7 @@ class Version(VersionOptions):
     bytes: int | None = None
     ops: tuple[str, ...] | None = None
     epoch: Epoch | None = None
+    stored: str | None = None
 
     @property
     def active(self) -> bool:

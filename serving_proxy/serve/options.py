@@ -97,6 +97,18 @@ class ServeOptions(BaseModel):
     model_root: Annotated[
         tuple[Path, ...], CliOption("DIR", "Only models below this directory may be deployed; repeatable.")
     ] = ()
+    model_store: Annotated[
+        str | None,
+        CliOption("URL", "Store that finished models are put into, such as s3://models, for other machines."),
+    ] = None
+    model_cache: Annotated[
+        Path | None,
+        CliOption("DIR", "This machine's copies of models in stores; by default a folder of the state directory."),
+    ] = None
+    model_cache_mb: Annotated[
+        Annotated[int, Field(ge=1)] | None,
+        CliOption("MB", "Largest size of these copies; without it, they stay as long as the disk has room."),
+    ] = None
     allow_op: Annotated[
         tuple[str, ...],
         CliOption("OP", "Permit an op that touches files, the process or the network in all models; repeatable."),

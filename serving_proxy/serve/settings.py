@@ -11,8 +11,11 @@ from pydantic import ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from serving_proxy.access.tokens import is_loopback
+from serving_proxy.artifacts.stores import open_store
+from serving_proxy.artifacts.urls import parse_url
 from serving_proxy.deploy.control import ControlOptions
 from serving_proxy.deploy.desired_state import HostSettings
+from serving_proxy.deploy.remote_models import StoreOptions
 from serving_proxy.errors import InvalidError
 from serving_proxy.gates.ops import check_allowed
 from serving_proxy.guard.alerts import read_webhook
@@ -79,6 +82,9 @@ class ServeSettings(ServeOptions, BaseSettings):
         fault = check_options(self._own_host_options())
         if fault is not None:
             raise InvalidError(f"--host-option: {fault}")
+        if self.model_store is not None:
+            # Also finds out whether the library of such stores is installed.
+            open_store(parse_url(self.model_store, "--model-store"))
         for root in self.model_root:
             if not root.is_dir():
                 raise InvalidError(f"--model-root {root}: not there, expected a folder")
@@ -157,6 +163,11 @@ class ServeSettings(ServeOptions, BaseSettings):
             cpus=frozenset(cpus),
             allowed_ops=check_allowed(self.allow_op),
             files_dir=None if self.shared_store is None else open_shared_store(self.shared_store).folder,
+            stores=StoreOptions(
+                store=None if self.model_store is None else parse_url(self.model_store, "--model-store"),
+                cache=None if self.model_cache is None else self.model_cache.resolve(),
+                limit_bytes=None if self.model_cache_mb is None else self.model_cache_mb * 1_000_000,
+            ),
         )
 
     def host_options(self, admin_url: str, token_file: Path | None) -> LaunchOptions:

@@ -4,22 +4,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from serving_proxy.artifacts.urls import StoreUrl
 from serving_proxy.deploy.control import Control
 from serving_proxy.deploy.operations import Operations
 from serving_proxy.deploy.version_policy import choose_versions
 from serving_proxy.errors import ProxyError
 from serving_proxy.sources.base_directory import BaseDirectory
 from serving_proxy.sources.model_settings import SettingsFile
+from serving_proxy.sources.remote_base_directory import RemoteBaseDirectory
 from serving_proxy.sources.repeated_notes import RepeatedNotes
 
 
 @dataclass
 class _Followed:
-    directory: BaseDirectory
-    looking: asyncio.Task[dict[int, tuple[Path, str]] | None] | None = None
+    directory: BaseDirectory | RemoteBaseDirectory
+    looking: asyncio.Task[Mapping[int, tuple[Path | StoreUrl, str]] | None] | None = None
     missing: bool = False
     follows: int = 0
 
@@ -56,7 +59,7 @@ class BaseDirectories:
             return
         watched = self._followed.get(name)
         if watched is None:
-            watched = self._followed[name] = _Followed(BaseDirectory(Path(model.base_path or "")))
+            watched = self._followed[name] = _Followed(self._directory(model.base_path or ""))
         if watched.looking is not None:
             if not watched.looking.done():
                 return
@@ -66,11 +69,18 @@ class BaseDirectories:
             watched.follows += 1
         watched.looking = asyncio.create_task(asyncio.to_thread(watched.directory.look))
 
-    async def _follow(self, name: str, watched: _Followed, found: dict[int, tuple[Path, str]] | None) -> None:
+    def _directory(self, base_path: str) -> BaseDirectory | RemoteBaseDirectory:
+        url = self._control.remote.base_place(base_path)
+        return BaseDirectory(Path(base_path)) if url is None else RemoteBaseDirectory(url)
+
+    async def _follow(
+        self, name: str, watched: _Followed, found: Mapping[int, tuple[Path | StoreUrl, str]] | None
+    ) -> None:
         model = self._control.models[name]
         if found is None:
             if not watched.missing:
-                self._notes.enter(name, f"{name}: {model.base_path} cannot be read; the served versions stay")
+                why = getattr(watched.directory, "error", None) or f"{model.base_path} cannot be read"
+                self._notes.enter(name, f"{name}: {why}; the served versions stay")
             watched.missing = True
             return
         watched.missing = False
@@ -94,7 +104,7 @@ class BaseDirectories:
             listed = ", ".join(str(path) for path in missing)
             self._notes.enter(name, f"{name}: version {listed} is configured but not in {model.base_path}")
 
-    def _note_folders(self, name: str, directory: BaseDirectory) -> None:
+    def _note_folders(self, name: str, directory: BaseDirectory | RemoteBaseDirectory) -> None:
         """Record once which folders of a base directory are not served, and whether none is."""
         for folder, why in directory.left_out.items():
             self._notes.enter(f"{name}/folder/{folder}", f"{name}: {directory.base / folder} {why}")
@@ -102,7 +112,7 @@ class BaseDirectories:
             wanted = f"{directory.base / '1' / 'saved_model.pb'}"
             self._notes.enter(f"{name}/empty", f"{name}: no version in {directory.base}, expected one such as {wanted}")
 
-    async def _attempt(self, name: str, number: int, folder: Path) -> None:
+    async def _attempt(self, name: str, number: int, folder: Path | StoreUrl) -> None:
         try:
             asked = self._settings.of(name).deployment(str(folder), number)
             await self._operations.deploy(name, asked, by_policy=True)

@@ -35,9 +35,9 @@ def _sort_out(base: Path) -> tuple[dict[int, Path], dict[str, str]] | None:
         # Not `Path.is_dir` or `Path.is_file`, which raise errors if storage refuses access or fails.
         if not name.isascii() or not name.isdecimal() or not os.path.isdir(folder):
             continue
-        number = int(name)
-        if not 0 < number <= _LARGEST:
-            left_out[name] = f"is not a version that a request can name, expected 1 to {_LARGEST}"
+        number, why = version_number(name)
+        if number is None:
+            left_out[name] = why
         elif not any(os.path.isfile(folder / graph) for graph in _GRAPHS):
             left_out[name] = f"has no {_GRAPHS[0]} yet"
         elif number in found:
@@ -45,6 +45,14 @@ def _sort_out(base: Path) -> tuple[dict[int, Path], dict[str, str]] | None:
         else:
             found[number] = folder
     return found, left_out
+
+
+def version_number(name: str) -> tuple[int | None, str]:
+    """Return the version that decimal digits name, or None and the reason why requests cannot name it."""
+    number = int(name)
+    if 0 < number <= _LARGEST:
+        return number, ""
+    return None, f"is not a version that a request can name, expected 1 to {_LARGEST}"
 
 
 class BaseDirectory:

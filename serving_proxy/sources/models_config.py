@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 from pydantic import Field
 
 from serving_proxy import messages
+from serving_proxy.artifacts.urls import is_url, parse_url
 from serving_proxy.deploy.deployment import check_name
 from serving_proxy.errors import InvalidError
 from serving_proxy.records.models import Policy, PolicyKind, Record
@@ -158,7 +159,9 @@ def _model(entry: Any, named: str) -> ConfiguredModel:
             found, wanted = "model_type OTHER", "TENSORFLOW"
         raise InvalidError(f"{named}: model '{name}' has {found}, expected {wanted}")
     base_path = _local_path(entry.base_path)
-    if not base_path.startswith("/"):
+    if is_url(base_path):
+        base_path = str(parse_url(base_path, f"{named}: model '{name}' has base_path"))
+    elif not base_path.startswith("/"):
         raise InvalidError(f"{named}: model '{name}' has base_path '{entry.base_path}', expected an absolute path")
     for label, version in entry.version_labels.items():
         if not _LABEL.fullmatch(label) or version < 1:

@@ -139,7 +139,8 @@ class Watcher:
     def _check(self, wanted: ConfiguredModel, may_be_absent: bool) -> None:
         """Raise `ProxyError` if a model cannot be followed."""
         try:
-            resolved(wanted.base_path, self._control.options.model_roots, "base_path")
+            if self._control.remote.base_place(wanted.base_path) is None:
+                resolved(wanted.base_path, self._control.options.model_roots, "base_path")
         except NotFoundError:
             if not may_be_absent:
                 raise

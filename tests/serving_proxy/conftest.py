@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from helpers.proxies.proxy_runs import ProxyThread, write_model
+from helpers.system.s3 import make_bucket, s3_server
 from serving_proxy import Client
+
+
+@pytest.fixture(scope="session")
+def s3_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a server of S3 with the bucket `models`."""
+    with s3_server(tmp_path_factory.mktemp("s3")) as port:
+        make_bucket(port, "models")
+        yield port
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,9 @@ from helpers.hosts.contract_messages import decode, encode
 from helpers.models.idiom_models import export_function, table
 from helpers.models.live_models import START, publish
 from helpers.proxies.proxy_runs import ProxyProcess, wait_for
+from helpers.system.s3 import s3_environment
+from serving_proxy.artifacts.timelines import TimelineUpload
+from serving_proxy.artifacts.urls import StoreUrl, parse_url
 from serving_proxy.errors import NotFoundError, PreconditionError
 
 pytestmark = pytest.mark.slow
@@ -26,7 +29,14 @@ IDS = {"ids": np.arange(16, dtype=np.int64)}
 
 
 @pytest.fixture(scope="module")
-def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
+def stored_deltas(s3_port: int) -> Iterator[StoreUrl]:
+    """The place of a timeline in a store, which processes that are started from now on can read."""
+    with s3_environment(s3_port):
+        yield parse_url("s3://models/deltas/live", "url")
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory, stored_deltas: StoreUrl) -> Iterator[ProxyProcess]:
     with ProxyProcess(tmp_path_factory.mktemp("proxy"), host="python") as running:
         yield running
 
@@ -95,6 +105,21 @@ def test_variants_share_the_base_and_answer_like_artifacts_of_their_own(
     optimize(exports[3], tmp_path / "artifact", precision="fp32")
     with processor.Model(tmp_path / "artifact") as model:
         np.testing.assert_array_equal(answers[3]["score"], model.run(IDS)["score"])
+
+
+def test_deltas_in_a_store_are_followed(
+    proxy: ProxyProcess, exports: dict[int, Path], tmp_path: Path, stored_deltas: StoreUrl
+) -> None:
+    make_delta(exports[1], exports[2], tmp_path / "timeline")
+    upload = TimelineUpload(tmp_path / "timeline", stored_deltas)
+    with proxy.client() as client:
+        client.deploy("stored", exports[1], version=1, optimize=True, follow=str(stored_deltas), wait=True, timeout=120)
+        address = "http://" + client.status()["hosts"][0]["endpoints"]["rest"]
+        with httpx.Client(base_url=address, trust_env=False) as http:
+            assert upload.step() == 1
+            answer = http.post("/v1/models/stored:eas", content=encode(IDS), headers={"x-min-epoch": "1"})
+            assert answer.status_code == 200, answer.text
+            assert answer.headers["x-model-epoch"] == "1"
 
 
 def test_a_deployment_fails_if_its_timeline_does_not_fit(

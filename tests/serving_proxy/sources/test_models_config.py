@@ -122,14 +122,16 @@ def test_an_invalid_model_does_not_affect_others() -> None:
         entry("only_zero", "model_version_policy { specific { versions: 0 } }"),
         entry("team/ranking"),
         entry("other", "model_type: OTHER"),
-        entry("elsewhere", "", "s3://bucket/models"),
+        entry("elsewhere", "", "ftp://bucket/models"),
+        entry("stored", "", "s3://bucket/models/"),
         entry("plain"),
     ]
     parsed = parse_file("model_config_list { " + " ".join(entries) + " }", "models.config")
     assert parsed is not None
     found, refused = parsed
     models = {model.name: model for model in found}
-    assert set(models) == {"plain", "old", "local", "zero", "labeled"}
+    assert set(models) == {"plain", "old", "local", "zero", "labeled", "stored"}
+    assert models["stored"].base_path == "s3://bucket/models"
     assert (models["old"].base_path, models["local"].base_path) == ("/models/old", "/models/local")
     assert models["zero"].policy.versions == (3,)
     assert models["labeled"].labels == {}

@@ -276,9 +276,9 @@ def test_one_bad_entry_stops_neither_the_start_nor_the_others(place: Path, tmp_p
         write_model(place / "later" / "1")
         wait_for(lambda: [version["state"] for version in model(client, "later")["versions"]] == ["ready"])
         # An entry that turns bad leaves what it said before.
-        bad = f'config {{ name: "ranking" base_path: "s3://bucket" }} {entries[3]}'
+        bad = f'config {{ name: "ranking" base_path: "ftp://bucket" }} {entries[3]}'
         (place / "models.config").write_text(f"model_config_list {{ {bad} }}", encoding="utf-8")
-        wait_for(lambda: any("has base_path 's3://bucket'" in message for message in said(client)))
+        wait_for(lambda: any("has base_path 'ftp://bucket'" in message for message in said(client)))
         assert states(client) == {3: "ready"}
 
 
@@ -406,5 +406,5 @@ def test_a_single_model_needs_no_configuration(place: Path) -> None:
         becomes(lambda: model(client)["baseline"], 4)
     with pytest.raises(InvalidError, match="--model-base-path: with --config"):
         ProxyThread(place, *options, "--config", str(place / "models.config"), host="none").settings().check()
-    with pytest.raises(InvalidError, match="has base_path 's3://x', expected an absolute path"):
-        ProxyThread(place, "--model-base-path", "s3://x", host="none").settings().check()
+    with pytest.raises(InvalidError, match="has base_path 'ftp://x': expected a path, or a URL"):
+        ProxyThread(place, "--model-base-path", "ftp://x", host="none").settings().check()

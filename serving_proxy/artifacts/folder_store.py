@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores in a folder, such as one of NFS."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from serving_proxy.artifacts.store import Entry
+from serving_proxy.artifacts.urls import StoreUrl
+from serving_proxy.errors import DeniedError, ExhaustedError, NotFoundError, PreconditionError, UnavailableError
+from serving_proxy.system.files import open_regular, sync_folder
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+class FolderStore:
+    """The files of this machine, as a store; links are followed."""
+
+    def entries(self, url: StoreUrl) -> list[Entry]:
+        """List all files below a folder, except those that are being written."""
+        found = []
+        with _errors(url):
+            for place, _, names in os.walk(_path(url), followlinks=False):
+                for name in names:
+                    path = Path(place) / name
+                    with contextlib.suppress(FileNotFoundError):
+                        if not name.startswith(".new-"):
+                            found.append(_entry(path))
+        return sorted(found, key=lambda entry: entry.key)
+
+    def folders(self, url: StoreUrl) -> list[str]:
+        """List the folders directly below a folder."""
+        with _errors(url):
+            try:
+                return sorted(path.name for path in _path(url).iterdir() if path.is_dir())
+            except FileNotFoundError:
+                return []
+
+    def read(self, url: StoreUrl, start: int = 0, length: int | None = None, tag: str | None = None) -> bytes:
+        """Read bytes of a file."""
+        with _errors(url), os.fdopen(open_regular(_path(url)), "rb") as file:
+            if tag and _tag(os.fstat(file.fileno())) != tag:
+                raise PreconditionError(f"{url}: written to while it was read, expected a file that stays the same")
+            file.seek(start)
+            return file.read(-1 if length is None else length)
+
+    def put(self, url: StoreUrl, data: bytes | Path) -> None:
+        """Write a file beside its place, sync it and rename it."""
+        self._write(url, data, os.replace)
+
+    def create(self, url: StoreUrl, data: bytes) -> bool:
+        """Write a file if there is none; the link that publishes it fails otherwise."""
+        try:
+            self._write(url, data, os.link)
+        except FileExistsError:
+            return False
+        return True
+
+    def delete(self, url: StoreUrl) -> None:
+        """Delete a file."""
+        with _errors(url):
+            _path(url).unlink(missing_ok=True)
+
+    def _write(self, url: StoreUrl, data: bytes | Path, publish: Callable[[str, Path], None]) -> None:
+        path = _path(url)
+        with _errors(url):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file, beside = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+            try:
+                with os.fdopen(file, "wb") as written:
+                    if isinstance(data, Path):
+                        with data.open("rb") as source:
+                            shutil.copyfileobj(source, written, 4 * 1024 * 1024)
+                    else:
+                        written.write(data)
+                    written.flush()
+                    os.fsync(written.fileno())
+                publish(beside, path)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(beside)
+            sync_folder(path.parent)
+
+
+def _path(url: StoreUrl) -> Path:
+    return Path("/", url.key)
+
+
+def _entry(path: Path) -> Entry:
+    found = path.stat()
+    return Entry(str(path).strip("/"), found.st_size, _tag(found))
+
+
+def _tag(found: os.stat_result) -> str:
+    return f"{found.st_ino}-{found.st_size}-{found.st_mtime_ns}"
+
+
+@contextmanager
+def _errors(url: StoreUrl) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except FileNotFoundError as error:
+        raise NotFoundError(f"{url}: not there, expected a file") from error
+    except PermissionError as error:
+        raise DeniedError(f"{url}: {error.strerror}, expected the right to it") from error
+    except OSError as error:
+        kind = ExhaustedError if error.errno in _FULL else UnavailableError
+        raise kind(f"{url}: {error.strerror}, expected a file system that can be used") from error

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A file that is fetched in parts, and a journal of the parts that are there; both survive a break.
+
+The journal is not synced: after a loss of power it may name parts that are not on the disk. So each part is compared
+with its checksum before it counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import struct
+import threading
+from pathlib import Path
+
+import google_crc32c
+
+from serving_proxy.artifacts.manifest import PART_BYTES
+from serving_proxy.errors import ExhaustedError
+
+_RECORD = struct.Struct("<QII")
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# Bytes after which what was written is sent to the disk, beside the fetching of further parts.
+_SYNC_BYTES = 64 * 1024 * 1024
+
+
+class PartialFile:
+    """The parts of one file; `write` may be called by several threads.
+
+    Parameters
+    ----------
+    path : Path
+        Where the bytes are collected; the journal is beside it.
+    size : int [byte]
+    expected : tuple of int
+        CRC-32C of each part; empty: not known.
+    """
+
+    def __init__(self, path: Path, size: int, expected: tuple[int, ...]) -> None:
+        self.path = path
+        self.size = size
+        self.count = -(-size // PART_BYTES)
+        self.done: set[int] = set()
+        self._expected = expected
+        self._lock = threading.Lock()
+        self._journal_path = path.with_name(f"{path.name}.parts")
+        self._unsynced = 0
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(self._file, size)
+            self._journal = os.open(self._journal_path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            os.close(self._file)
+            raise full_disk(path, error) from error
+        self._restore()
+
+    def length(self, part: int) -> int:
+        """Return the size of a part [byte]."""
+        return min(PART_BYTES, self.size - part * PART_BYTES)
+
+    def is_right(self, part: int, data: bytes | memoryview) -> bool:
+        """Return whether bytes have the length and the checksum of a part."""
+        return len(data) == self.length(part) and (
+            not self._expected or google_crc32c.value(bytes(data)) == self._expected[part]
+        )
+
+    def write(self, part: int, data: bytes | memoryview) -> None:
+        """Write a part, and record it.
+
+        Raises
+        ------
+        ExhaustedError
+            The disk is full.
+        """
+        checksum = self._expected[part] if self._expected else google_crc32c.value(bytes(data))
+        try:
+            _write_at(self._file, data, part * PART_BYTES)
+            with self._lock:
+                os.write(self._journal, _RECORD.pack(part, checksum, ~checksum & 0xFFFFFFFF))
+                self.done.add(part)
+                self._unsynced += len(data)
+                sync = self._unsynced >= _SYNC_BYTES
+                if sync:
+                    self._unsynced = 0
+            if sync:
+                os.fdatasync(self._file)
+        except OSError as error:
+            raise full_disk(self.path, error) from error
+
+    def read(self, part: int) -> bytes:
+        """Read a part that is there."""
+        return os.pread(self._file, self.length(part), part * PART_BYTES)
+
+    def finish(self, target: Path) -> None:
+        """Sync the file and move it to its place, with a mode that protects it from being written to."""
+        try:
+            os.fchmod(self._file, 0o444)
+            os.fsync(self._file)
+            os.rename(self.path, target)
+        except OSError as error:
+            raise full_disk(self.path, error) from error
+        self._journal_path.unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Delete what is there."""
+        self.path.unlink(missing_ok=True)
+        self._journal_path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the files; what is there stays."""
+        os.close(self._file)
+        os.close(self._journal)
+
+    def _restore(self) -> None:
+        """Take over the parts that an earlier process has fetched, if they are as they were received."""
+        data = b""
+        with contextlib.suppress(OSError):
+            data = os.pread(self._journal, _RECORD.size * (4 * self.count + 1), 0)
+        usable = len(data) - len(data) % _RECORD.size
+        for part, checksum, inverse in _RECORD.iter_unpack(data[:usable]):
+            if part >= self.count or checksum != ~inverse & 0xFFFFFFFF or part in self.done:
+                continue
+            if self._expected and checksum != self._expected[part]:
+                continue
+            if google_crc32c.value(self.read(part)) == checksum:
+                self.done.add(part)
+        if usable != len(data) or usable > _RECORD.size * self.count:
+            # A record that was cut off would shift all that follow.
+            os.ftruncate(self._journal, 0)
+            for part in self.done:
+                checksum = google_crc32c.value(self.read(part))
+                os.write(self._journal, _RECORD.pack(part, checksum, ~checksum & 0xFFFFFFFF))
+
+
+def full_disk(path: Path, error: OSError) -> ExhaustedError | OSError:
+    """Return the error for a full disk; other errors unchanged."""
+    if error.errno in _FULL:
+        return ExhaustedError(f"{path}: {error.strerror}, expected room for the files of a model")
+    return error
+
+
+def _write_at(file: int, data: bytes | memoryview, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(file, view, offset)
+        view, offset = view[written:], offset + written
