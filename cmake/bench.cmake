@@ -37,6 +37,18 @@ add_bench(reads libprocessor/src/tables/direct_file.cc libprocessor/src/tables/r
           libprocessor/src/tables/read_ring.cc libprocessor/src/tables/table_file.cc)
 target_link_libraries(bench_reads PRIVATE processor_shared_base)
 
+# The table of a tiered model in RocksDB, where its library is installed. Without TensorFlow, which exports symbols of
+# libraries that RocksDB has, too.
+find_path(ROCKSDB_INCLUDE_DIR rocksdb/db.h)
+find_library(ROCKSDB_LIBRARY rocksdb)
+if(ROCKSDB_INCLUDE_DIR AND ROCKSDB_LIBRARY)
+  add_executable(bench_rocksdb libprocessor/bench/main.cc libprocessor/bench/bench_rocksdb.cc)
+  target_include_directories(bench_rocksdb PRIVATE libprocessor/bench ${NLOHMANN_INCLUDE_DIR})
+  target_include_directories(bench_rocksdb SYSTEM PRIVATE ${ROCKSDB_INCLUDE_DIR})
+  target_link_libraries(bench_rocksdb PRIVATE ${ROCKSDB_LIBRARY} pthread)
+  set_target_properties(bench_rocksdb PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+endif()
+
 # The kernels, compared with bare oneDNN and plain C++.
 file(GLOB PROCESSOR_KERNEL_CASES CONFIGURE_DEPENDS libprocessor/bench/kernels/*.cc)
 add_bench(kernels ${PROCESSOR_KERNEL_CASES})

@@ -40,7 +40,7 @@ CASES: dict[str, tuple[Callable[[Setup], dict[str, Any]], Callable[[dict[str, An
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = BenchmarkParser("bench_tiers", "Measure tables larger than memory.")
     parser.add_argument("--only", nargs="+", choices=tuple(CASES), default=list(CASES), help="cases (default: all)")
-    parser.add_argument("--folder", type=Path, default=ROOT / ".cache" / "tiers", help="folder for tables: 9 GB")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".cache" / "tiers", help="folder for tables: 18 GB")
     return parser.parse(arguments)
 
 

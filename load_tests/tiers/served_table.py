@@ -67,6 +67,10 @@ class Zipf:
         rows = np.clip(ranks, 1, self._rows).astype(np.int64) * _RANK_STEP % self._rows
         return keys_of(rows)
 
+    def hottest(self, count: int) -> NDArray[np.int64]:
+        """Return the keys of the `count` most frequent rows, int64 [count], the most frequent one first."""
+        return keys_of(np.arange(1, count + 1, dtype=np.int64) * _RANK_STEP % self._rows)
+
     def share_of(self, count: float) -> float:
         """Return the share of all draws that the `count` most frequent rows have."""
         return float(((count + 0.5) ** self._power - self._begin) / (self._end - self._begin))

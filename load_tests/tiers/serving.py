@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests per second of a tiered table beside the same table in memory, and its cold start."""
+"""Requests per second of a tiered table beside the same one in memory, and peers with equal memory; its cold start."""
 
 from __future__ import annotations
 
@@ -7,49 +7,23 @@ import json
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import processor
 from load_tests._programs import ROOT, find_library, find_program, run_program
 from load_tests._report import Target
 from load_tests.elastic.rounds import ratio
+from load_tests.tiers import peers
+from load_tests.tiers.clients import THREADS, ModelClient
 from load_tests.tiers.served_table import BATCH, IDS, ROW_BYTES, Zipf, export_model
 from load_tests.tiers.setup import Setup
 
 __all__ = ["judge", "measure"]
-
-_THREADS = 8
-
-
-class _Client:
-    """Sends fresh requests to a model from several threads, one request at a time each."""
-
-    def __init__(self, model: processor.Model, zipf: Zipf) -> None:
-        self._model, self._zipf = model, zipf
-
-    def send(self, requests: NDArray[np.int64]) -> tuple[float, NDArray[np.float64]]:
-        """Send requests [n, BATCH, IDS]; return the requests per second and all latencies [n] in ms."""
-        latencies = np.zeros(len(requests))
-
-        def send_some(first: int) -> None:
-            for number in range(first, len(requests), _THREADS):
-                begun = time.perf_counter()
-                self._model.run({"ids": requests[number]})
-                latencies[number] = 1e3 * (time.perf_counter() - begun)
-
-        threads = [threading.Thread(target=send_some, args=[first]) for first in range(_THREADS)]
-        begun = time.perf_counter()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return len(requests) / (time.perf_counter() - begun), latencies
 
 
 def measure(setup: Setup) -> dict[str, Any]:
@@ -81,11 +55,13 @@ def _measure(setup: Setup, model: Path) -> dict[str, Any]:
     config = {"tables": {"tier": "tiered", "memory": memory}, "warmup_runs": 1}
     zipf = Zipf(setup.served_rows)
     random = np.random.default_rng(1)
-    with processor.Model(model, {"warmup_runs": 1}) as resident, processor.Model(model, config) as tiered:
+    with ExitStack() as stack:
+        tiered = stack.enter_context(processor.Model(model, config))
+        resident = stack.enter_context(processor.Model(model, {"warmup_runs": 1}))
         for ids in zipf.draw(random, 20):
             if not np.array_equal(tiered.run({"ids": ids})["sums"], resident.run({"ids": ids})["sums"]):
                 raise AssertionError("the tiered model answers otherwise than the one in memory")
-        clients = {"resident": _Client(resident, zipf), "tiered": _Client(tiered, zipf)}
+        clients = {"resident": ModelClient(resident), "tiered": ModelClient(tiered)}
         warm = _warm_up(setup, clients["tiered"], tiered, random)
         rates: dict[str, list[float]] = {name: [] for name in clients}
         p99: dict[str, list[float]] = {name: [] for name in clients}
@@ -101,6 +77,8 @@ def _measure(setup: Setup, model: Path) -> dict[str, Any]:
             # Between the rounds, because other work on the machine disturbs both.
             device.append(_device_reads(setup, table))
         after = tiered.info["tables"]
+        resident.close()
+        others = peers.measure(setup, model, memory, clients["tiered"], zipf, random)
     cold = _cold_start(model, config, setup.served_rows)
     reads = float(np.median(device))
     lookups, hits = (after[name] - before[name] for name in ("lookups", "hits"))
@@ -127,14 +105,17 @@ def _measure(setup: Setup, model: Path) -> dict[str, Any]:
         "index_bytes": after["index_bytes"],
         "cache_bytes": after["cache_bytes"],
         "ids_of_request": BATCH * IDS,
-        "threads": _THREADS,
+        "peers": others,
+        "threads": THREADS,
         "warm_up": warm,
         "cold_start_s": cold["first_answer_s"],
         "cold_start": cold,
     }
 
 
-def _warm_up(setup: Setup, client: _Client, model: processor.Model, random: np.random.Generator) -> dict[str, float]:
+def _warm_up(
+    setup: Setup, client: ModelClient, model: processor.Model, random: np.random.Generator
+) -> dict[str, float]:
     """Send requests until the cache is full and its hits hardly rise; return how long that took."""
     begun, hit_rate, last = time.monotonic(), 0.0, -1.0
     zipf = Zipf(setup.served_rows)
@@ -153,5 +134,6 @@ def judge(case: dict[str, Any]) -> list[Target]:
     limit = min(0.5, 0.8 * case["device_over_resident"])
     return [
         Target("serving: requests/s, tiered over resident", case["tiered_over_resident"], limit, True),
+        *peers.judge(case["peers"]),
         Target("serving: first answer after a cold start [s]", case["cold_start_s"], 3, False),
     ]

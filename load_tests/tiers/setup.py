@@ -32,7 +32,12 @@ class Setup:
     @property
     def requests(self) -> int:
         """Number of requests of a round."""
-        return 20 if self.quick else 1_500
+        return 20 if self.quick else 1_000
+
+    @property
+    def peer_requests(self) -> int:
+        """Number of requests of a round with peers that have as little memory."""
+        return 20 if self.quick else 300
 
     @property
     def rounds(self) -> int:
@@ -46,4 +51,4 @@ class Setup:
     @property
     def warm_up_seconds(self) -> float:
         """How long a cache may take to become warm [s]."""
-        return 1.0 if self.quick else 300.0
+        return 1.0 if self.quick else 130.0

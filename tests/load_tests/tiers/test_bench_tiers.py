@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from load_tests.tiers import kills, serving, training
+from load_tests.tiers import kills, peers, serving, training
 from load_tests.tiers.served_table import BATCH, IDS, Zipf, keys_of
 from load_tests.tiers.setup import Setup
 
@@ -27,7 +27,21 @@ def test_judges_compare_with_what_the_device_allows(
     ratio: float, allowed: float, cold: float, passes: list[bool]
 ) -> None:
     case: dict[str, Any] = {"tiered_over_resident": ratio, "device_over_resident": allowed, "cold_start_s": cold}
+    case["peers"] = {"ratios": {}}
     assert [target.ok for target in serving.judge(case)] == passes
+
+
+def test_judges_compare_with_peers_that_were_measured() -> None:
+    assert [target.ok for target in peers.judge({"ratios": {"rocksdb": 5.0, "mapped": 1.5}})] == [True, True]
+    assert [target.ok for target in peers.judge({"ratios": {"rocksdb": 4.9, "mapped": 1.4}})] == [False, False]
+    assert peers.judge({"ratios": {}}) == []
+
+
+def test_the_hottest_keys_are_those_that_are_drawn_most() -> None:
+    zipf = Zipf(1000)
+    keys, counts = np.unique(zipf.draw(np.random.default_rng(0), 30), return_counts=True)
+    assert np.array_equal(keys[np.argsort(-counts)[:3]], zipf.hottest(3))
+    assert set(zipf.hottest(1000)) == set(keys_of(np.arange(1000)))
 
 
 def test_keys_are_drawn_by_zipfs_law() -> None:
@@ -48,6 +62,9 @@ def test_a_tiered_model_is_measured_beside_one_in_memory(tmp_path: Path) -> None
     assert case["reads_of_request"] > 0
     assert case["cold_start"]["tables"]["tier"] == "tiered"
     assert case["memory_bytes"] < case["table_bytes"]
+    peers_found = case["peers"]
+    assert set(peers_found["ratios"]) | set(peers_found["skipped"]) == {"rocksdb", "mapped"}
+    assert set(peers_found["p99_ms"]) == {"tiered", *peers_found["ratios"]}
     assert {target.name.split(":")[0] for target in serving.judge(case)} == {"serving"}
 
 
