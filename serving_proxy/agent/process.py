@@ -8,17 +8,23 @@ import logging
 import os
 import socket
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 
 from serving_proxy.agent.agent import Agent, run_until
-from serving_proxy.agent.artifacts import SharedFolders
+from serving_proxy.agent.artifacts import StoredArtifacts
 from serving_proxy.agent.link import Link
 from serving_proxy.agent.reports import Reporter
 from serving_proxy.agent.settings import AgentSettings
+from serving_proxy.artifacts.machine_store import MachineStore
+from serving_proxy.errors import ProxyError
 from serving_proxy.store import StateLock
 from serving_proxy.system.files import private_folder
 from serving_proxy.system.listening import ENDING
 
 log = logging.getLogger("serving_proxy.agent")
+
+_RETAIN_S = 30.0
 
 
 def run_agent(settings: AgentSettings) -> None:
@@ -49,15 +55,31 @@ async def run(settings: AgentSettings, ended: asyncio.Event) -> None:
     with StateLock(state_dir):
         link = Link(settings)
         try:
-            agent = Agent(state_dir, link, SharedFolders(), settings.retry_timeout)
+            artifacts = StoredArtifacts(partial(_content_store, settings, state_dir))
+            agent = Agent(state_dir, link, artifacts, settings.retry_timeout)
             reporter = Reporter(state_dir, link, agent)
             log.info("ready", extra={"machine": settings.name, "state_dir": str(state_dir)})
             notify("READY=1")
-            loops = (agent.apply(), agent.follow(), reporter.run())
+            loops = (agent.apply(), agent.follow(), reporter.run(), _retain(agent, artifacts))
             await run_until(ended, *(asyncio.create_task(loop) for loop in loops))
         finally:
             notify("STOPPING=1")
             await link.close()
+
+
+def _content_store(settings: AgentSettings, state_dir: Path) -> MachineStore:
+    limit = None if settings.model_cache_mb is None else settings.model_cache_mb * 1_000_000
+    return MachineStore(settings.model_cache or state_dir / "models", state_dir, limit)
+
+
+async def _retain(agent: Agent, artifacts: StoredArtifacts) -> None:
+    """Say from time to time which copies are needed, until the task is cancelled."""
+    while True:
+        await asyncio.sleep(_RETAIN_S)
+        try:
+            await artifacts.retain(list(agent.memory.paths.values()))
+        except (ProxyError, OSError) as error:
+            log.warning("%s", error)
 
 
 def notify(message: str) -> None:
