@@ -68,8 +68,9 @@ class StoredArtifacts:
         if url is None:
             return await self._shared.fetch(entry, told)
         cancelled = False
-        store: MachineStore = self._store or await asyncio.to_thread(self._open)
-        self._store = store
+        if self._store is None:
+            self._store = await asyncio.to_thread(self._open)
+        store = self._store
         try:
             fetched = await asyncio.to_thread(store.fetch, url, lambda: cancelled, told)
         finally:
