@@ -58,8 +58,8 @@ class FolderStore:
     def create(self, url: StoreUrl, data: bytes) -> bool:
         """Write a file if there is none; the link that publishes it fails otherwise."""
         try:
-            self._write(url, data, os.link)
-        except FileExistsError:
+            self._write(url, data, _link)
+        except _ExistsError:
             return False
         return True
 
@@ -89,6 +89,17 @@ class FolderStore:
             sync_folder(path.parent)
 
 
+class _ExistsError(Exception):
+    """There is a file already where one is to be created."""
+
+
+def _link(source: str, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except FileExistsError as error:
+        raise _ExistsError from error
+
+
 def _path(url: StoreUrl) -> Path:
     return Path("/", url.key)
 
@@ -106,8 +117,6 @@ def _tag(found: os.stat_result) -> str:
 def _errors(url: StoreUrl) -> Iterator[None]:
     try:
         yield
-    except FileExistsError:
-        raise
     except FileNotFoundError as error:
         raise NotFoundError(f"{url}: not there, expected a file") from error
     except PermissionError as error:
