@@ -232,7 +232,7 @@ class Operations:
             if isinstance(place_of_key, str) and place_of_key:
                 check_writable(place_of_key, roots, key)
         if asked.given_profile is not None:
-            file = resolved(asked.given_profile, roots, "profile")
+            file = resolved(self._control.remote.profile(asked.given_profile), self._control.remote.roots(), "profile")
             # The output of graph-tools is compared later, once it exists.
             check_profile(file, None if asked.optimize is not None else place)
             asked = asked.model_copy(update={"profile": str(file)})

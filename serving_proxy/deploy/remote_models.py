@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import threading
@@ -18,12 +19,13 @@ from serving_proxy.artifacts.stores import open_store
 from serving_proxy.artifacts.timelines import TimelineCopy, timeline_folder
 from serving_proxy.artifacts.uploading import Upload, upload
 from serving_proxy.artifacts.urls import StoreUrl, is_url, parse_url
-from serving_proxy.errors import DeniedError, ExistsError
+from serving_proxy.errors import DeniedError, ExistsError, InvalidError
 from serving_proxy.gates.fingerprint import Fingerprint
-from serving_proxy.system.files import private_folder
+from serving_proxy.system.files import private_folder, replace
 
 # How long a copy of a timeline stays that nothing follows.
 _UNUSED_S = 600.0
+_MOST_PROFILE_BYTES = 64 * 1024 * 1024
 _FILE = re.compile(r"file://(?:localhost)?(/.*)", re.DOTALL)
 
 
@@ -167,6 +169,27 @@ class RemoteModels:
         folder = timeline_folder(private_folder(self.timelines, "timeline"), url)
         TimelineCopy(folder, url).step()
         return str(folder)
+
+    def profile(self, file: str) -> str:
+        """Return the file of a profile; one in a store is copied under the name of its hash.
+
+        Raises
+        ------
+        InvalidError, DeniedError
+            As for `place`; or it is too large.
+        UnavailableError, UnauthenticatedError, NotFoundError
+            The store cannot be read.
+        """
+        url = self.place(file)
+        if url is None:
+            return self.local_path(file)
+        data = bytes(open_store(url).read(url, 0, _MOST_PROFILE_BYTES + 1))
+        if len(data) > _MOST_PROFILE_BYTES:
+            raise InvalidError(f"profile {file}: more than {_MOST_PROFILE_BYTES} bytes, expected the file of a profile")
+        copy = private_folder(self.machine.root / "profiles", "profile") / f"{hashlib.sha256(data).hexdigest()}.json"
+        if not copy.exists():
+            replace(copy, data)
+        return str(copy)
 
     def retain(self, paths: Collection[Path]) -> None:
         """Name the folders of models and timelines that are still needed; do nothing without a content store."""

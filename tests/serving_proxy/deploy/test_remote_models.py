@@ -93,6 +93,17 @@ def test_half_artifact_fails(storing_client: Client, tmp_path: Path) -> None:
         storing_client.deploy("half", str(url), wait=True)
 
 
+def test_profile_in_a_store(storing_client: Client, storing_proxy: ProxyThread, root: Path) -> None:
+    model, url = write_model(root / "profiled" / "1"), parse_url("s3://models/serving/profile.json", "url")
+    with pytest.raises(NotFoundError, match=f"{url}: not there"):
+        storing_client.deploy("profiled", str(model), profile=str(url))
+    open_store(url).put(url, b'{"of": "something else"}')
+    with pytest.raises(InvalidError, match=r"models/profiles/[0-9a-f]{64}\.json.*expected"):
+        storing_client.deploy("profiled", str(model), profile=str(url))
+    (copy,) = (storing_proxy.state_dir / "models" / "profiles").iterdir()
+    assert copy.read_bytes() == b'{"of": "something else"}'
+
+
 def desired(proxy: ProxyThread, name: str, number: int) -> dict[str, Any]:
     found: dict[str, Any] = proxy.desired()["models"][name]["versions"][str(number)]
     return found
