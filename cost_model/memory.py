@@ -19,7 +19,7 @@ from cost_model.machine import Machine
 
 TIERS = ("mapped", "resident", "tiered")
 # The share of a machine's memory that hosts use.
-_USABLE = 0.9
+USABLE = 0.9
 _HUGE_PAGE = 2 << 20
 # The sections of a table file that stay in memory if it is tiered: index, offsets of strings, strings, checksums.
 _INDEX_SIZES = (112, 136, 160, 200)
@@ -36,10 +36,13 @@ class ModelMemory:
         Graph and variables.
     tables : dict of str to int [bytes]
         By content and tier; models that have a table in common share it.
+    files : dict of str to int [bytes]
+        Sizes of the files of these tables.
     """
 
     own: int = 0
     tables: dict[str, int] = field(default_factory=dict, hash=False)
+    files: dict[str, int] = field(default_factory=dict, hash=False)
 
     @property
     def total(self) -> int:
@@ -72,7 +75,7 @@ def memory_use(models: Sequence[tuple[str, ModelMemory | None]], machine: Machin
     """Return the memory that models take together, in their order; None if that of no model is known."""
     if all(memory is None for _, memory in models):
         return None
-    limit = int(machine.memory_gb * 1e9 * _USABLE) or None
+    limit = int(machine.memory_gb * 1e9 * USABLE) or None
     used, added, lacking = 0, {}, ""
     tables: set[str] = set()
     for name, memory in models:
@@ -118,7 +121,7 @@ def parse_memory(reader: Reader, folder: Path) -> ModelMemory | None:
         files = tables.inner("files")
         sizes = {name: parse_size(files, name) for name in files.names()}
         tables.end()
-        return ModelMemory(0, _in_tier(sizes, tier, memory))
+        return _with_tables(0, sizes, tier, memory)
     tables.end()
     return _of_artifact(reader, path, tier, memory)
 
@@ -150,7 +153,7 @@ def _of_artifact(reader: Reader, path: Path, tier: str, memory: int | None) -> M
         raise reader.fail(
             "tables.memory", f"{memory} bytes", f"more than {index}, which the indexes of the tables of '{path}' take"
         )
-    return ModelMemory(own, _in_tier(sizes, tier, memory))
+    return _with_tables(own, sizes, tier, memory)
 
 
 def _index_bytes(file: Path) -> int:
@@ -160,6 +163,11 @@ def _index_bytes(file: Path) -> int:
     if len(header) < _HEADER_BYTES or header[:8] != _MAGIC:
         raise WorkloadError(f"{file}: not a table file found, expected one of docs/table_format.md")
     return sum(struct.unpack_from("<Q", header, place)[0] for place in _INDEX_SIZES)
+
+
+def _with_tables(own: int, sizes: Mapping[str, int], tier: str, memory: int | None) -> ModelMemory:
+    tables = _in_tier(sizes, tier, memory)
+    return ModelMemory(own, tables, dict(zip(tables, sizes.values(), strict=True)))
 
 
 def _in_tier(sizes: Mapping[str, int], tier: str, memory: int | None) -> dict[str, int]:

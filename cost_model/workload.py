@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from cost_model._reading import Reader, check_number, describe, read_yaml, workload_file
 from cost_model.errors import ProfileError, WorkloadError
+from cost_model.footprint import NO_FOOTPRINT, Footprint, parse_footprint
 from cost_model.machine import Machine, parse_machine
 from cost_model.memory import ModelMemory, parse_memory
 from cost_model.service import Points, RowDistribution, Service, ServiceTable, ServiceTime
@@ -24,6 +26,7 @@ __all__ = [
     "MOST_QPS",
     "ROLES",
     "Event",
+    "Footprint",
     "Points",
     "Reshare",
     "RowDistribution",
@@ -67,6 +70,8 @@ class Tenant:
         It gets its own cores even if it is a variant.
     memory : ModelMemory, optional
         None: not known, and not counted.
+    footprint : Footprint
+        Replicas and more, for placements on several machines.
     """
 
     name: str
@@ -81,6 +86,7 @@ class Tenant:
     qps: float | None = None
     dedicated: bool = False
     memory: ModelMemory | None = None
+    footprint: Footprint = NO_FOOTPRINT
 
     def points(self, threads: int = 1) -> Points:
         """Return the distribution of its service time [µs] over requests of all sizes."""
@@ -186,8 +192,8 @@ def parse_workload(data: object, *, folder: Path = Path(), any_cpu: bool = False
         before = {model.name: model for model in models}
         models += _parse_models(f"models[{number}]", item, before, profile, folder)
     names = [model.name for model in models]
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(names).items():
+        if count > 1:
             raise WorkloadError(f"models: '{name}' twice found, expected a name for each")
     if not any(model.role == "baseline" for model in models):
         raise WorkloadError("models: no baseline found, expected at least one model with role 'baseline'")
@@ -237,6 +243,7 @@ def _parse_models(
         "group": group,
         "dedicated": bool(reader.take("dedicated", False)),
         "memory": parse_memory(reader, folder),
+        "footprint": parse_footprint(reader),
     }
     if ("share" in reader) == ("qps" in reader):
         raise reader.fail("share", "both share and qps, or neither", "one of them")

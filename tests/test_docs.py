@@ -24,7 +24,7 @@ DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 VERBS = {
     "graph_tools": "inspect cut fuse optimize verify diff compress delta/inspect delta/compact delta/make delta/apply",
-    "cost_model": "profile plan simulate calibrate",
+    "cost_model": "profile plan place simulate calibrate",
 }
 HEADER = (ROOT / "libprocessor" / "include" / "processor" / "processor.h").read_text(encoding="utf-8")
 

@@ -25,6 +25,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema, create_model
 from pydantic.json_schema import GenerateJsonSchema
 
+from cost_model.fleet.report import PlacementReport
 from cost_model.planning.report import PlanReport
 from graph_tools.json_data import members
 from graph_tools.report.compress import CompressReport
@@ -53,6 +54,7 @@ DOCUMENTS = {
         Manifest | FusedManifest,
         "assets.extra/recprocessor/manifest.json of what `graph-tools cut`, `fuse` and `optimize` write",
     ),
+    "placement": (PlacementReport, "What `cost-model place` decided: which models are on which machines"),
     "plan": (PlanReport, "What `cost-model plan` decided"),
     "verify_report": (VerifyReport, "What `graph-tools verify` found"),
 }

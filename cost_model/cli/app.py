@@ -46,7 +46,7 @@ def optional(metavar: str, text: str, **more: Any) -> Any:
 
 
 # Verbs in the order of the help text.
-_VERBS = ("profile", "plan", "simulate", "calibrate")
+_VERBS = ("profile", "plan", "place", "simulate", "calibrate")
 
 
 @app.callback()
