@@ -60,6 +60,7 @@ endforeach()
 # threads, whose own synchronization ThreadSanitizer would report as races. It has these sources, their tests and what they
 # need.
 set(PROCESSOR_THREAD_TEST_SOURCES
+  libprocessor/src/base/free_memory.cc
   libprocessor/src/base/huge_memory.cc
   libprocessor/src/base/machine_memory.cc
   libprocessor/src/base/mapped_memory.cc
@@ -85,6 +86,9 @@ set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/tables/read_ahead.cc
   libprocessor/src/tables/read_batch.cc
   libprocessor/src/tables/read_ring.cc
+  libprocessor/src/tables/resident_folder.cc
+  libprocessor/src/tables/resident_memory.cc
+  libprocessor/src/tables/resident_table.cc
   libprocessor/src/tables/table_check.cc
   libprocessor/src/tables/table_crc.cc
   libprocessor/src/tables/table_file.cc

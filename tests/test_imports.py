@@ -112,7 +112,9 @@ INCLUDES = {
         "src/tables/",
     },
     # Segments are read into mapped memory and hashed; tiered tables have caches, and log how they read.
+    # Resident tables are refused if there is not enough memory.
     "tables": {
+        "src/base/free_memory.h",
         "src/base/huge_memory.h",
         "src/base/kept_objects.h",
         "src/base/log.h",

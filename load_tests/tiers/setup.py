@@ -30,6 +30,16 @@ class Setup:
         return 50_000 if self.quick else 31_250_000
 
     @property
+    def resident_rows(self) -> int:
+        """Number of rows of the resident table: 2.3 GB, and its index 160 MB."""
+        return 50_000 if self.quick else 9_000_000
+
+    @property
+    def resident_requests(self) -> int:
+        """Number of requests of a round to the resident table."""
+        return 20 if self.quick else 500
+
+    @property
     def requests(self) -> int:
         """Number of requests of a round."""
         return 20 if self.quick else 1_000

@@ -75,7 +75,10 @@ class CommonOptions(BaseModel):
         Tables | None,
         CliGroup(
             {
-                "tier": CliOption("mapped|tiered", "Where its tables are kept; tiered: larger than memory."),
+                "tier": CliOption(
+                    "mapped|tiered|resident",
+                    "Where its tables are kept; tiered: larger than memory; resident: in memory that needs no files.",
+                ),
                 "memory": CliOption("SIZE", "Memory of tiered tables, such as 4GB."),
             }
         ),

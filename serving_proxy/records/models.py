@@ -55,14 +55,14 @@ class Tables(Record):
 
     model_config = ConfigDict(strict=True)
 
-    tier: Literal["mapped", "tiered"] = "mapped"
+    tier: Literal["mapped", "tiered", "resident"] = "mapped"
     memory: Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?[KMGT]B$", max_length=32)] | None = None
 
     @model_validator(mode="after")
     def _check_memory(self) -> Tables:
         if (self.tier == "tiered") != (self.memory is not None):
             raise ValueError(
-                "memory is set, expected nothing: the tier is mapped"
+                f"memory is set, expected nothing: the tier is {self.tier}"
                 if self.memory is not None
                 else "memory is missing, expected the memory of tiered tables, such as 4GB"
             )

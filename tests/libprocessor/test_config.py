@@ -87,10 +87,14 @@ KEYS: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
         [1, "off", [], {"mode": "on"}, {"max_rows": 0}, {"max_wait_us": -1}, {"max_bytes": 1}],
     ),
     "tables": (
-        [{}, {"tier": "mapped"}, {"tier": "tiered", "memory": "1.5GB"}, {"tier": "tiered", "memory": 1}],
+        [
+            *({}, {"tier": "mapped"}, {"tier": "tiered", "memory": "1.5GB"}, {"tier": "tiered", "memory": 1}),
+            *({"tier": "resident"}, {"tier": "resident", "share_folder": "/run/x"}),
+        ],
         [],
         [
             *(1, "tiered", [], {"tier": "disk"}, {"tier": "tiered"}, {"memory": "4GB"}, {"size": 1}),
+            *({"tier": "resident", "memory": "4GB"}, {"tier": "resident", "share_folder": "x"}, {"share_folder": "/x"}),
             *({"tier": "tiered", "memory": memory} for memory in ("4", "GB", "-1GB", "4gb", "nanGB", 0, 1.5, "1e99GB")),
         ],
     ),

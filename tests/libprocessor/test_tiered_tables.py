@@ -13,30 +13,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from numpy.typing import NDArray
 
 import processor
-from graph_tools import optimize
 from graph_tools.plans import EmbeddingPlan
 from graph_tools.plans.embedding_parts import GroupOutput, Key, Lookup
-from graph_tools.store.delta import Delta, TableDelta, no_keys
 from graph_tools.store.layout import ROW_TYPES
-from graph_tools.store.lineage import write_lineage
 from graph_tools.store.timeline_writer import TimelineWriter
 from graph_tools.tensors import ArrayTensor
 from helpers.hosts.state_directory import StateDirectory, model_of
 from helpers.hosts.tfserving_messages import tfserving_outputs, tfserving_request
 from helpers.models.embedding_tables import keys_of, rows_of
-from helpers.models.idiom_models import export_function
 from helpers.models.live_models import START
+from helpers.models.row_models import DIM, ask, damage, delta_of, make_row_model, table_in, values_of
 from helpers.oracles.embedding_groups import Group, table_of
 from helpers.oracles.stock_cases import cases
 from helpers.system.failing_device import mounted_device
 from helpers.system.programs import require, run_ok
 from helpers.system.waiting import wait_until
 
-ROWS, DIM = 3000, 24  # 288 KB: five blocks
+ROWS = 3000  # 288 KB: five blocks
 MEMORY = 100_000
 TIERED = {"tables": {"tier": "tiered", "memory": MEMORY}, "warmup_runs": 1}
 
@@ -63,51 +59,15 @@ print(json.dumps(found))
 """
 
 
-def values_of(rows: NDArray[np.int64], value: float = 0) -> NDArray[np.float32]:
-    return (rows[..., None] + np.arange(DIM) / 100 + value).astype(np.float32)
-
-
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A live model with the input `a` (row numbers) and the output `rows` [n, DIM]."""
-    folder = tmp_path_factory.mktemp("tiered")
-    table = tf.Variable(values_of(np.arange(ROWS)), name="table")
-    bias = tf.Variable(np.zeros(DIM, np.float32), name="bias")
-
-    def serve(a: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"rows": tf.nn.relu(tf.gather(table, a) + bias)}
-
-    specs = [tf.TensorSpec([None], tf.int64, name="a")]
-    source = export_function(folder / "export", serve, specs, table=table, bias=bias)
-    write_lineage(source, START)
-    optimize(source, folder / "artifact", live=True, precision="fp32", accept_weak_proof=True)
-    return folder / "artifact"
+    return make_row_model(tmp_path_factory.mktemp("tiered"), ROWS)
 
 
 @pytest.fixture
 def copied(artifact: Path, tmp_path: Path) -> Path:
     """A copy whose table may be damaged."""
     return Path(shutil.copytree(artifact, tmp_path / "artifact"))
-
-
-def table_in(model: Path) -> Path:
-    (table,) = (model / "assets").glob("*.emb")
-    return table
-
-
-def damage(table: Path, offset: int) -> None:
-    table.chmod(0o600)
-    with table.open("r+b", buffering=0) as file:
-        file.seek(offset)
-        byte = file.read(1)
-        file.seek(offset)
-        file.write(bytes([byte[0] ^ 1]))
-        os.fsync(file.fileno())
-
-
-def ask(model: processor.Model, rows: Any) -> NDArray[np.float32]:
-    found: NDArray[np.float32] = model.run({"a": np.asarray(rows, np.int64)})["rows"]
-    return found
 
 
 def test_a_tiered_model_answers_as_a_mapped_one(artifact: Path) -> None:
@@ -292,15 +252,7 @@ def test_deltas_change_tiered_tables(artifact: Path, tmp_path: Path) -> None:
         for epoch in range(1, 26):
             rows = np.sort(random.choice(ROWS, 900, replace=False)).astype(np.int64)
             expected[rows] = epoch
-            changed = TableDelta(
-                "table",
-                "row_number",
-                DIM,
-                ArrayTensor(rows),
-                ArrayTensor(values_of(rows, epoch)),
-                no_keys("row_number"),
-            )
-            writer.publish(Delta((changed,), {}))
+            writer.publish(delta_of(rows, epoch))
             wait_until(lambda: model.info["live"]["epoch"] == epoch, f"epoch {epoch}")  # noqa: B023
             all_rows = np.arange(ROWS)
             np.testing.assert_array_equal(

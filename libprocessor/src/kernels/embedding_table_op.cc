@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RecEmbeddingTable and RecInitializeEmbeddingTable: a resource that is a table, and the op that maps or opens its file.
+// RecEmbeddingTable and RecInitializeEmbeddingTable: a resource that is a table, and the op that maps, copies or opens its
+// file.
 #include <memory>
 #include <string>
 
@@ -63,6 +64,8 @@ REGISTER_OP("RecInitializeEmbeddingTable")
     .Input("filename: string")
     .Attr("tiered: bool = false")
     .Attr("cache_share: float = 0")
+    .Attr("resident: bool = false")
+    .Attr("share_folder: string = ''")
     .SetIsStateful()
     .SetShapeFn(InferNothing)
     .Doc(R"doc(
@@ -74,6 +77,8 @@ filename: scalar, path of the file (docs/table_format.md).
 tiered: keeps the index in memory and reads rows from the file when they are needed, instead of mapping it. Whoever serves a
   graph sets it.
 cache_share: memory of the cache of a tiered table, as a share of the bytes of its rows.
+resident: copies the file to memory, which processes share.
+share_folder: folder in which processes find the memory of resident tables; by default one of the user.
 )doc");
 
 class EmbeddingTableOp : public OpKernel {
@@ -130,6 +135,8 @@ class InitializeEmbeddingTableOp : public OpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("tiered", &storage_.tiered));
     OP_REQUIRES_OK(context, context->GetAttr("cache_share", &share));
     storage_.cache_share = share;
+    OP_REQUIRES_OK(context, context->GetAttr("resident", &storage_.resident));
+    OP_REQUIRES_OK(context, context->GetAttr("share_folder", &storage_.share_folder));
   }
 
   void Compute(OpKernelContext* context) override {

@@ -214,7 +214,8 @@ bool OverlayTable::IsWritable(uint32_t row) const {
   return memory_->IsWritable(row) && (is_lent_.empty() || row >= base_->rows() || !is_lent_[row]);
 }
 
-// A copy of a block takes memory, and the pages of the file that it replaces can go if nobody else maps them.
+// A copy of a block takes memory, and the pages of the file that it replaces can go if nobody else maps them. The memory of
+// a resident table cannot go.
 bool OverlayTable::IsWorthIt(uint32_t first, uint32_t end) const {
   if (!memory_->has_file_rows()) return false;
   uint32_t changed = 0;
@@ -222,7 +223,8 @@ bool OverlayTable::IsWorthIt(uint32_t first, uint32_t end) const {
     changed += ChangedRows::CountOf(changed_->Group(row));
   }
   const uint32_t rows = end - first;
-  return memory_->IsOnlyOne() ? changed >= rows / kWorthAlone : changed >= rows - rows / kWorthBesideOthers;
+  const bool gives_back = memory_->IsOnlyOne() && base_->resident() == nullptr;
+  return gives_back ? changed >= rows / kWorthAlone : changed >= rows - rows / kWorthBesideOthers;
 }
 
 // All readers find the versions that the oldest one finds, or newer ones. So nobody reads the rows of the file that have

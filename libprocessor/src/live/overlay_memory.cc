@@ -63,6 +63,10 @@ absl::Status OverlayMemory::Create(const EmbeddingTable& table, std::unique_ptr<
 
 OverlayMemory::~OverlayMemory() {
   OverlayCounts::Global().Remove(&table_);
+  // Reserved huge pages cannot be unmapped in slices that are not whole pages.
+  if (rows_ != nullptr && table_.resident() != nullptr && table_bytes() != 0) {
+    mmap(rows_, table_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  }
   // The addresses of blocks that have moved belong to others.
   for (size_t block = 0; copies_ != nullptr && block < copied_.size(); ++block) {
     if (copied_[block]) continue;
@@ -74,7 +78,8 @@ OverlayMemory::~OverlayMemory() {
 bool OverlayMemory::IsOnlyOne() const { return OverlayCounts::Global().Of(&table_) == 1; }
 
 size_t OverlayMemory::table_bytes() const {
-  return RoundedUp((table_.rows() + table_.default_rows()) * stride_, kRowPageBytes);
+  const size_t page = table_.resident() == nullptr ? kRowPageBytes : table_.resident()->memory().page_bytes();
+  return RoundedUp((table_.rows() + table_.default_rows()) * stride_, page);
 }
 
 absl::Status OverlayMemory::Reserve() {
@@ -107,14 +112,10 @@ absl::Status OverlayMemory::MapTable() {
   if (bytes == 0) return absl::OkStatus();
   copied_.resize((in_page_ + bytes + kBlockBytes - 1) / kBlockBytes);
   if (!has_file_rows()) return absl::OkStatus();
-  // Old size 0: a second mapping of the same pages, also if the file's name is gone.
-  void* const mapped =
-      mremap(const_cast<uint8_t*>(table_.row(0)), 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, static_cast<void*>(rows_));
-  if (mapped == MAP_FAILED) {
+  if (!table_.MapRowsAt(rows_, bytes)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("table '", table_.path(), "': rows cannot be mapped once more: ", std::strerror(errno)));
   }
-  madvise(rows_, bytes, MADV_HUGEPAGE);  // advice: an error changes nothing
   // The translations of a table are 0.2 % of it. Variants beside the first one only have those that their requests need.
   if (IsOnlyOne()) PrefaultPages(rows_, bytes);
   return absl::OkStatus();

@@ -6,11 +6,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <mutex>
-#include <string_view>
 #include <utility>
 
 #include "absl/base/casts.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "src/tables/table_registry.h"
 
@@ -21,15 +19,9 @@ constexpr uint64_t kIndexPageBytes = 4096;
 
 static_assert(kZeroRow == kNotFound, "an index knows nothing of policies");
 
-// Is the file called after the SHA-256 of its content?
-bool IsNamedByHash(const std::string& name) {
-  return name.size() == 64 + 4 && std::string_view(name).substr(64) == ".emb" &&
-         std::all_of(name.begin(), name.begin() + 64,
-                     [](char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); });
-}
-
 // Tells tables of one file apart.
 std::string StorageName(const TableStorage& storage) {
+  if (storage.resident) return "resident";
   return storage.tiered ? absl::StrCat("tiered ", absl::Hex(absl::bit_cast<uint64_t>(storage.cache_share))) : "";
 }
 
@@ -57,7 +49,12 @@ absl::Status EmbeddingTable::Load(const TableFile& file, const TableStorage& sto
   std::shared_ptr<EmbeddingTable> loaded(new EmbeddingTable);
   if (absl::Status s = ParseTableHeader(bytes, file.identity().size, &loaded->header_); !s.ok()) return file.Named(s);
   loaded->path_ = file.path();
-  if (absl::Status s = storage.tiered ? loaded->OpenTiered(file, storage) : loaded->MapFile(file); !s.ok()) return s;
+  if (absl::Status s = storage.resident ? loaded->OpenResident(file, bytes, storage)
+                       : storage.tiered ? loaded->OpenTiered(file, storage)
+                                        : loaded->MapFile(file);
+      !s.ok()) {
+    return s;
+  }
 
   *table = loaded;
   const std::string name = std::filesystem::path(file.path()).filename().string();
@@ -67,7 +64,7 @@ absl::Status EmbeddingTable::Load(const TableFile& file, const TableStorage& sto
         name + std::string(reinterpret_cast<const char*>(bytes), kTableHeaderBytes) + StorageName(storage);
     *table = TableRegistry::Global().Share(content, *table);
   }
-  if (*table == loaded && !storage.tiered) loaded->mapping_.Prefault();
+  if (*table == loaded) loaded->mapping_.Prefault();
   return absl::OkStatus();
 }
 
@@ -77,6 +74,13 @@ absl::Status EmbeddingTable::MapFile(const TableFile& file) {
   const uint8_t* const data = mapping_.data();
   row_data_ = data + header_.row_data.offset;
   SetIndex(data + header_.index.offset, data + header_.key_offsets.offset, data + header_.key_bytes.offset);
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddingTable::OpenResident(const TableFile& file, const uint8_t* header, const TableStorage& storage) {
+  if (absl::Status s = ResidentTable::Open(file, header, header_, storage.share_folder, &resident_); !s.ok()) return s;
+  row_data_ = resident_->rows();
+  SetIndex(resident_->index(), resident_->key_offsets(), resident_->key_bytes());
   return absl::OkStatus();
 }
 
@@ -100,7 +104,19 @@ void EmbeddingTable::SetIndex(const uint8_t* index, const uint8_t* key_offsets, 
   index_.key_bytes = reinterpret_cast<const char*>(key_bytes);
 }
 
+bool EmbeddingTable::MapRowsAt(uint8_t* address, size_t bytes) const {
+  if (resident_ != nullptr) return resident_->memory().MapAt(address, bytes);
+  // Old size 0: a second mapping of the same pages, also if the file's name is gone.
+  if (mremap(const_cast<uint8_t*>(row_data_), 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, static_cast<void*>(address)) ==
+      MAP_FAILED) {
+    return false;
+  }
+  madvise(address, bytes, MADV_HUGEPAGE);  // advice: an error changes nothing
+  return true;
+}
+
 void EmbeddingTable::DropPages(size_t begin, size_t bytes) const {
+  if (resident_ != nullptr) return;
   madvise(const_cast<uint8_t*>(row_data_) + begin, bytes, MADV_DONTNEED);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An immutable embedding table in a file, which is mapped, or larger than memory (tiered); docs/table_format.md describes the
-// format.
+// An immutable embedding table in a file, which is mapped, copied to memory (resident), or larger than memory (tiered);
+// docs/table_format.md describes the format.
 #ifndef PROCESSOR_TABLES_EMBEDDING_TABLE_H_
 #define PROCESSOR_TABLES_EMBEDDING_TABLE_H_
 
@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "src/tables/resident_table.h"
 #include "src/tables/table_check.h"
 #include "src/tables/table_file.h"
 #include "src/tables/table_header.h"
@@ -24,23 +25,22 @@ namespace processor {
 constexpr uint32_t kZeroRow = 0xffffffffu;
 constexpr uint32_t kRefusedRow = 0xfffffffeu;
 
-/// Where the rows of a table are.
+/// Where the rows of a table are. If it is neither tiered nor resident, its file is mapped.
 struct TableStorage {
-  bool tiered = false;     // the index in memory, rows in a cache and in the file; otherwise the file is mapped
-  double cache_share = 0;  // the memory of the cache over the bytes of all rows, if it is tiered
-
-  bool operator==(const TableStorage& other) const {
-    return tiered == other.tiered && (!tiered || cache_share == other.cache_share);
-  }
+  bool tiered = false;       // the index in memory, rows in a cache and in the file
+  double cache_share = 0;    // the memory of the cache over the bytes of all rows, if it is tiered
+  bool resident = false;     // all of it in memory that processes share
+  std::string share_folder;  // where they find it, if it is resident: as ResidentFolder::Open()
 };
 
-/// Owns the mapping of one file, or what is in memory of a tiered one. The ops that use a table share it; any thread may read.
+/// Owns the mapping of one file, a share of the memory of a resident one, or what is in memory of a tiered one. The ops that use a table share it; any thread may read.
 class EmbeddingTable {
  public:
   /// Maps a file, or returns the table that maps it already. Each file is mapped once per process, and so are equal files
   /// whose names have the same hash. A file that is new to the process is read completely, which takes seconds for
   /// gigabytes, and stays in memory.
-  /// Of a tiered table only the index is read; it is shared with those that have as large a cache.
+  /// Of a tiered table only the index is read; it is shared with those that have as large a cache. A resident table is not
+  /// read if its memory is there already.
   /// \return NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT if it is not a file, DATA_LOSS for a damaged file,
   /// FAILED_PRECONDITION for a newer version, or for one that cannot be tiered, UNAVAILABLE or RESOURCE_EXHAUSTED; all name
   /// the file.
@@ -64,7 +64,9 @@ class EmbeddingTable {
 
   /// Returns the rows of a tiered table, or null. They are read with a TieredFetch.
   TieredRows* tiered() const { return tiered_.get(); }
-  /// Returns the memory of the index, and of strings, of a tiered table; 0 if the file is mapped.
+  /// Returns the memory of a resident table, or null.
+  const ResidentTable* resident() const { return resident_.get(); }
+  /// Returns the memory of the index, and of strings, of a tiered table; 0 of others.
   size_t index_bytes() const { return parts_.bytes(); }
 
   /// Returns the bytes of a row, which is neither kZeroRow nor kRefusedRow. Not for tiered tables.
@@ -87,11 +89,15 @@ class EmbeddingTable {
 
   const TableIndex& index() const { return index_; }
 
-  /// Unmaps pages of the rows of a mapped table, whose address is row(0) plus `begin`, until somebody reads them again. Any
-  /// thread.
+  /// Maps the rows once more at an address that begins with a page. `bytes`: a number of whole pages of the rows; of a resident
+  /// table, pages of its memory. Not of tiered tables. \return false if the kernel refuses.
+  bool MapRowsAt(uint8_t* address, size_t bytes) const;
+
+  /// Unmaps pages of the rows of a mapped table, whose address is row(0) plus `begin`, until somebody reads them again; the
+  /// memory of a resident one stays. Any thread.
   void DropPages(size_t begin, size_t bytes) const;
 
-  /// Unmaps the pages of the index, and of strings, in the same way; those of a tiered table stay.
+  /// Unmaps the pages of the index, and of strings, in the same way; those of others stay.
   void DropIndexPages() const;
 
   /// Prefetches what FindRows() will read first for these keys, for callers with few keys for each of many tables.
@@ -105,6 +111,7 @@ class EmbeddingTable {
                            std::shared_ptr<const EmbeddingTable>* table);
   absl::Status MapFile(const TableFile& file);
   absl::Status OpenTiered(const TableFile& file, const TableStorage& storage);
+  absl::Status OpenResident(const TableFile& file, const uint8_t* header, const TableStorage& storage);
   void SetIndex(const uint8_t* index, const uint8_t* key_offsets, const uint8_t* key_bytes);
 
   /// Replaces each kNotFound by the row that absent keys read.
@@ -117,7 +124,8 @@ class EmbeddingTable {
   TableParts parts_;                    // of a tiered table
   std::unique_ptr<TieredRows> tiered_;  // likewise
   TableIndex index_;
-  const uint8_t* row_data_ = nullptr;  // of a mapped table
+  std::shared_ptr<const ResidentTable> resident_;  // or null
+  const uint8_t* row_data_ = nullptr;              // not of a tiered table
 };
 
 }  // namespace processor

@@ -186,7 +186,9 @@ class Source {
 
 class Reader {
  public:
-  Reader(const TableFile& file, Source* source, BlockCheck* blocks) : file_(file), source_(source), blocks_(blocks) {}
+  /// `on_progress`: called after each piece; may be null.
+  Reader(const TableFile& file, Source* source, BlockCheck* blocks, const std::function<void()>* on_progress)
+      : file_(file), source_(source), blocks_(blocks), on_progress_(on_progress) {}
 
   /// Reads from where it is to `end` and hands all of it to `check`.
   template <typename Check>
@@ -201,6 +203,7 @@ class Reader {
       }
       if (absl::Status s = check(bytes.data(), bytes.size()); !s.ok() && problem_.ok()) problem_ = file_.Named(s);
       at_ += bytes.size();
+      if (on_progress_ != nullptr && *on_progress_) (*on_progress_)();
     }
     return absl::OkStatus();
   }
@@ -246,6 +249,7 @@ class Reader {
   const TableFile& file_;
   Source* const source_;
   BlockCheck* const blocks_;  // null in version 1, whose sections have checksums
+  const std::function<void()>* const on_progress_;
   uint64_t at_ = kTableHeaderBytes;
   uint32_t crc_ = 0;
   absl::Status problem_;
@@ -269,14 +273,16 @@ class Copying {
   Check check_;
 };
 
-// `ahead` and `parts`: null, or where all but BlocksOfRows() comes from, and where all but the rows is kept.
-absl::Status CheckContents(const TableFile& file, const TableHeader& header, ReadAhead* ahead, TableParts* parts) {
+// `ahead`: null, or where all comes from but BlocksOfRows(), unless these are copied, too. `copy`: null, or where the sections
+// go. `checksums`: where those of blocks go; may be null.
+absl::Status CheckContents(const TableFile& file, const TableHeader& header, ReadAhead* ahead, const TableCopy* copy,
+                           std::unique_ptr<const uint32_t[]>* checksums) {
   BlockCheck blocks;
   if (absl::Status s = blocks.Load(file, header); !s.ok()) return s;
   Source source(file, ahead);
-  Reader reader(file, &source, header.version == 1 ? nullptr : &blocks);
-  const auto copying = [](const HugeMemory* memory, auto check) {
-    return Copying<decltype(check)>(memory == nullptr ? nullptr : memory->data(), std::move(check));
+  Reader reader(file, &source, header.version == 1 ? nullptr : &blocks, copy == nullptr ? nullptr : &copy->on_progress);
+  const auto copying = [copy](uint8_t* TableCopy::* dst, auto check) {
+    return Copying<decltype(check)>(copy == nullptr ? nullptr : copy->*dst, std::move(check));
   };
 
   // In the order of the file, which the sections may have in any.
@@ -286,29 +292,40 @@ absl::Status CheckContents(const TableFile& file, const TableHeader& header, Rea
   for (const TableSection* section : sections) {
     absl::Status status;
     if (section == &header.row_data) {
-      status = parts == nullptr ? reader.ReadSection("row_data", *section, CheckRowData)
-                                : reader.ReadAround(BlocksOfRows(header), *section);
+      status = copy != nullptr && copy->rows == nullptr
+                   ? reader.ReadAround(BlocksOfRows(header), *section)
+                   : reader.ReadSection("row_data", *section, copying(&TableCopy::rows, CheckRowData));
     } else if (section == &header.index) {
-      const HugeMemory* const memory = parts == nullptr ? nullptr : &parts->index;
-      status = reader.ReadSection("index", *section, copying(memory, IndexCheck(header)));
+      status = reader.ReadSection("index", *section, copying(&TableCopy::index, IndexCheck(header)));
     } else if (section == &header.key_offsets) {
-      const HugeMemory* const memory = parts == nullptr ? nullptr : &parts->key_offsets;
-      status = reader.ReadSection("key_offsets", *section, copying(memory, OffsetCheck(header)));
+      status = reader.ReadSection("key_offsets", *section, copying(&TableCopy::key_offsets, OffsetCheck(header)));
     } else {
-      const HugeMemory* const memory = parts == nullptr ? nullptr : &parts->key_bytes;
-      status = reader.ReadSection("key_bytes", *section, copying(memory, CheckKeyBytes));
+      status = reader.ReadSection("key_bytes", *section, copying(&TableCopy::key_bytes, CheckKeyBytes));
     }
     if (!status.ok()) return status;
   }
   absl::Status rest = reader.ReadRest(EndOfBlocks(header));
-  if (parts != nullptr) parts->checksums = blocks.TakeChecksums();
+  if (checksums != nullptr) *checksums = blocks.TakeChecksums();
   return rest;
 }
 
 }  // namespace
 
 absl::Status CheckTableContents(const TableFile& file, const TableHeader& header) {
-  return CheckContents(file, header, nullptr, nullptr);
+  return CheckContents(file, header, nullptr, nullptr, nullptr);
+}
+
+absl::Status CopyTable(const TableFile& file, const DirectFile& direct, const TableHeader& header,
+                       const TableCopy& copy) {
+  std::vector<FilePart> all;
+  if (EndOfBlocks(header) > kTableHeaderBytes) all.push_back({kTableHeaderBytes, EndOfBlocks(header)});
+  std::unique_ptr<ReadAhead> ahead;
+  try {
+    ahead = std::make_unique<ReadAhead>(file, direct, std::move(all));
+  } catch (const std::bad_alloc&) {
+    return file.Named(absl::ResourceExhaustedError("no memory to read it"));
+  }
+  return CheckContents(file, header, ahead.get(), &copy, nullptr);
 }
 
 absl::Status ReadTableParts(const TableFile& file, const DirectFile& direct, const TableHeader& header,
@@ -332,7 +349,11 @@ absl::Status ReadTableParts(const TableFile& file, const DirectFile& direct, con
     return file.Named(absl::ResourceExhaustedError(absl::StrCat(
         "no memory for its index of ", header.index.size + header.key_offsets.size + header.key_bytes.size, " bytes")));
   }
-  return CheckContents(file, header, ahead.get(), parts);
+  TableCopy copy;
+  copy.index = parts->index.data();
+  copy.key_offsets = parts->key_offsets.data();
+  copy.key_bytes = parts->key_bytes.data();
+  return CheckContents(file, header, ahead.get(), &copy, &parts->checksums);
 }
 
 }  // namespace processor

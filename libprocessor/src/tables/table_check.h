@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -36,6 +37,20 @@ struct TableParts {
 /// \return as CheckTableContents(); FAILED_PRECONDITION for version 1.
 absl::Status ReadTableParts(const TableFile& file, const DirectFile& direct, const TableHeader& header,
                             TableParts* parts);
+
+/// Where the sections of a table are copied; each has room for its size in the header.
+struct TableCopy {
+  uint8_t* rows = nullptr;  // null: not copied, and the blocks that have only rows are not read
+  uint8_t* index = nullptr;
+  uint8_t* key_offsets = nullptr;
+  uint8_t* key_bytes = nullptr;
+  std::function<void()> on_progress;  // called after each piece that was read; may be empty
+};
+
+/// Reads the whole file past the page cache, copies its sections, and checks it as CheckTableContents() does. What was copied
+/// is not to be used if that fails.
+absl::Status CopyTable(const TableFile& file, const DirectFile& direct, const TableHeader& header,
+                       const TableCopy& copy);
 
 }  // namespace processor
 

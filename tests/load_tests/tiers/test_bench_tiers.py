@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from load_tests.tiers import kills, peers, serving, training
+from load_tests.tiers import kills, peers, resident, serving, training
 from load_tests.tiers.served_table import BATCH, IDS, Zipf, keys_of
 from load_tests.tiers.setup import Setup
 
@@ -66,6 +66,14 @@ def test_a_tiered_model_is_measured_beside_one_in_memory(tmp_path: Path) -> None
     assert set(peers_found["ratios"]) | set(peers_found["skipped"]) == {"rocksdb", "mapped"}
     assert set(peers_found["p99_ms"]) == {"tiered", *peers_found["ratios"]}
     assert {target.name.split(":")[0] for target in serving.judge(case)} == {"serving"}
+
+
+def test_a_resident_model_is_measured_beside_a_mapped_one(tmp_path: Path) -> None:
+    case = resident.measure(Setup(tmp_path, quick=True))
+    assert not list(tmp_path.iterdir()), "the table was deleted"
+    assert case["tables"]["tier"] == "resident"
+    assert case["resident_over_mapped"] > 0
+    assert [resident.judge({"resident_over_mapped": ratio})[0].ok for ratio in (1.0, 0.9)] == [True, False]
 
 
 def test_judges_of_training_find_what_misses_a_target() -> None:

@@ -59,6 +59,14 @@ def test_a_model_with_everything(model: Model) -> None:
     }
 
 
+def test_resident_tables_have_no_limit() -> None:
+    resident = deployed(None, 3, settings=Settings(tables=Tables(tier="resident")))
+    versions = render({"ranking": resident}, HostSettings())["models"]["ranking"]["versions"]
+    assert versions["3"]["tables"] == {"tier": "resident"}
+    with pytest.raises(ValueError, match="memory is set, expected nothing: the tier is resident"):
+        Tables(tier="resident", memory="4GB")
+
+
 def test_a_held_version_has_no_traffic_unless_a_label_names_it(model: Model) -> None:
     held = settled(promote(model, 5).model)
     assert render({"m": held}, HostSettings())["models"]["m"]["versions"]["3"]["traffic"] is False

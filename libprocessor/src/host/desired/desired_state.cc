@@ -87,8 +87,10 @@ FormFaults SortFormFaults(const std::vector<JsonFault>& faults, std::string* who
 
 std::string DesiredVersion::Identity() const {
   if (!fault.ok()) return absl::StrCat("\n", fault.message());
-  const std::string tiered = tables.tier == TableTier::kTiered ? absl::StrCat("\ntiered ", tables.memory) : "";
-  return absl::StrCat(path, "\n", warmup_file, "\n", follow, "\n", config, tiered);
+  std::string tier;
+  if (tables.tier == TableTier::kTiered) tier = absl::StrCat("\ntiered ", tables.memory);
+  if (tables.tier == TableTier::kResident) tier = absl::StrCat("\nresident ", tables.share_folder);
+  return absl::StrCat(path, "\n", warmup_file, "\n", follow, "\n", config, tier);
 }
 
 absl::Status ParseDesiredState(std::string_view text, std::string_view host_id, DesiredState* state) {

@@ -23,6 +23,8 @@ std::string KeysOf(const DesiredVersion& wanted, int64_t number) {
   keys["batching"] = BatchOptionsJson(wanted.batching);
   if (wanted.tables.tier == TableTier::kTiered) {
     keys["tables"] = {{"tier", "tiered"}, {"memory", wanted.tables.memory}};
+  } else if (wanted.tables.tier == TableTier::kResident) {
+    keys["tables"] = {{"tier", "resident"}, {"share_folder", wanted.tables.share_folder}};
   }
   if (!keys.contains("max_queue_size")) keys["max_queue_size"] = kNoQueueLimit;
   return JsonText(keys);

@@ -238,17 +238,36 @@ class MetricsText {
           });
   }
 
-  // Metrics of versions with tiered tables.
+  // Metrics of versions with tiered or resident tables.
   void WriteTiers() {
+    WriteTiered();
+    const auto write = [&](std::string_view name, std::string_view help, auto&& value) {
+      WriteTables(name, "gauge", help, true, [&](const TierState& state) { return value(*state.resident); });
+    };
+    write("recprocessor_table_bytes", "Memory of resident tables.",
+          [](const TierState::Resident& state) { return state.bytes; });
+    write("recprocessor_table_huge_bytes", "Memory of resident tables in huge pages.",
+          [](const TierState::Resident& state) { return state.huge_bytes; });
+    write("recprocessor_table_received_bytes", "Memory of resident tables that another process has filled.",
+          [](const TierState::Resident& state) { return state.received_bytes; });
+  }
+
+  // Writes a metric of the versions whose tables are resident, or tiered.
+  template <typename Value>
+  void WriteTables(std::string_view name, std::string_view type, std::string_view help, bool resident, Value&& value) {
+    bool first = true;
+    view_.ForEachLoaded([&](const MetricLabels& labels, const HostedVersion& version) {
+      const auto loaded = version.model().version();
+      const std::optional<TierState> tiers = loaded == nullptr ? std::nullopt : loaded->tiers();
+      if (!tiers.has_value() || tiers->resident.has_value() != resident) return;
+      if (std::exchange(first, false)) writer_.Metric(name, type, help);
+      writer_.Sample(labels, static_cast<double>(value(*tiers)));
+    });
+  }
+
+  void WriteTiered() {
     const auto write = [&](std::string_view name, std::string_view type, std::string_view help, auto&& value) {
-      bool first = true;
-      view_.ForEachLoaded([&](const MetricLabels& labels, const HostedVersion& version) {
-        const auto loaded = version.model().version();
-        const std::optional<TierState> tiers = loaded == nullptr ? std::nullopt : loaded->tiers();
-        if (!tiers.has_value()) return;
-        if (std::exchange(first, false)) writer_.Metric(name, type, help);
-        writer_.Sample(labels, static_cast<double>(value(*tiers)));
-      });
+      WriteTables(name, type, help, false, value);
     };
     write("recprocessor_table_warming", "gauge", "1 while blocks of tiered tables have not been checked.",
           [](const TierState& state) { return state.rows.warming(); });

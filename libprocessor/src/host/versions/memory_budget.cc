@@ -73,6 +73,13 @@ void LimitTables(int64_t memory, std::map<std::string, int64_t>* tables) {
   *tables = std::move(limited);
 }
 
+// Memory that is not the page cache of the same files, which other versions may map.
+void TellApart(const char* tier, std::map<std::string, int64_t>* tables) {
+  std::map<std::string, int64_t> named;
+  for (const auto& [key, size] : *tables) named[absl::StrCat(key, " ", tier)] = size;
+  *tables = std::move(named);
+}
+
 }  // namespace
 
 int64_t MemoryEstimate::total() const {
@@ -103,6 +110,7 @@ absl::Status EstimateMemory(const std::string& saved_model_dir, const std::strin
     }
   });
   if (tables.tier == TableTier::kTiered) LimitTables(tables.memory, &estimate->tables);
+  if (tables.tier == TableTier::kResident) TellApart("resident", &estimate->tables);
   // The next checkpoint is loaded and warmed up beside the one that serves.
   if (!checkpoint_dir.empty()) estimate->own_bytes *= 2;
   return absl::OkStatus();

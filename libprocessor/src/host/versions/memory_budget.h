@@ -24,7 +24,8 @@ struct MemoryEstimate {
 
 /// Estimates memory from the files of a SavedModel. `checkpoint_dir`: where its variables come from instead; may be
 /// empty. A model that follows such a folder counts twice, since a later checkpoint is loaded beside the one before.
-/// Tiered tables count as the memory that `tables` allows them, or as their files if these are smaller.
+/// Tiered tables count as the memory that `tables` allows them, or as their files if these are smaller. Resident tables count
+/// beside mapped ones of the same files.
 /// \return NOT_FOUND for a folder that does not exist.
 absl::Status EstimateMemory(const std::string& saved_model_dir, const std::string& checkpoint_dir,
                             const TableOptions& tables, MemoryEstimate* estimate);

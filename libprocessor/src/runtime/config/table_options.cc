@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 
 namespace processor {
 namespace {
@@ -33,12 +34,23 @@ bool ReadSize(std::string_view text, int64_t* bytes) {
 
 }  // namespace
 
+const char* TableTierName(TableTier tier) {
+  return tier == TableTier::kResident ? "resident" : tier == TableTier::kTiered ? "tiered" : "mapped";
+}
+
 void ReadTableOptions(const JsonValue& value, TableOptions* dst) {
   if (!value.present()) return;
-  value.Allow({"tier", "memory"});
+  value.Allow({"tier", "memory", "share_folder"});
   int tier = static_cast<int>(dst->tier);
-  value.Member("tier").Choice({"mapped", "tiered"}, &tier);
+  value.Member("tier").Choice({"mapped", "tiered", "resident"}, &tier);
   dst->tier = static_cast<TableTier>(tier);
+  const JsonValue folder = value.Member("share_folder");
+  folder.String(&dst->share_folder);
+  if (folder.present() && dst->tier != TableTier::kResident) {
+    folder.Fault("set, expected nothing: only resident tables are shared");
+  } else if (!dst->share_folder.empty() && dst->share_folder.front() != '/') {
+    folder.Refuse("an absolute path");
+  }
   const JsonValue memory = value.Member("memory");
   if (!memory.present()) {
     if (dst->tier == TableTier::kTiered) memory.Fault("missing, expected the memory of tiered tables, such as \"4GB\"");
@@ -49,7 +61,10 @@ void ReadTableOptions(const JsonValue& value, TableOptions* dst) {
   } else if (!ReadInteger(memory.json(), 1, static_cast<int64_t>(kMostMemory), &dst->memory)) {
     memory.Refuse(kExpectedMemory);
   }
-  if (dst->tier == TableTier::kMapped) memory.Fault("set, expected nothing: mapped tables take what their files have");
+  if (dst->tier != TableTier::kTiered) {
+    memory.Fault(
+        absl::StrCat("set, expected nothing: ", TableTierName(dst->tier), " tables take what their files have"));
+  }
 }
 
 }  // namespace processor

@@ -61,17 +61,25 @@ absl::Status CacheShare(const TableOptions& options, const TableSizes& sizes, do
 
 absl::Status SetTableTier(const TableOptions& options, const std::string& saved_model_dir,
                           tensorflow::GraphDef* graph) {
-  if (options.tier != TableTier::kTiered) return absl::OkStatus();
-  TableSizes sizes;
+  if (options.tier == TableTier::kMapped) return absl::OkStatus();
   double share = 0;
-  if (absl::Status s = ReadTableSizes(saved_model_dir, &sizes); !s.ok()) return s;
-  if (absl::Status s = CacheShare(options, sizes, &share); !s.ok()) return s;
+  if (options.tier == TableTier::kTiered) {
+    TableSizes sizes;
+    if (absl::Status s = ReadTableSizes(saved_model_dir, &sizes); !s.ok()) return s;
+    if (absl::Status s = CacheShare(options, sizes, &share); !s.ok()) return s;
+  }
   bool any = false;
   const auto set = [&](tensorflow::NodeDef* node) {
     if (node->op() != "RecInitializeEmbeddingTable") return;
     any = true;
-    (*node->mutable_attr())["tiered"].set_b(true);
-    (*node->mutable_attr())["cache_share"].set_f(static_cast<float>(share));
+    auto& attributes = *node->mutable_attr();
+    if (options.tier == TableTier::kTiered) {
+      attributes["tiered"].set_b(true);
+      attributes["cache_share"].set_f(static_cast<float>(share));
+    } else {
+      attributes["resident"].set_b(true);
+      attributes["share_folder"].set_s(options.share_folder);
+    }
   };
   for (auto& node : *graph->mutable_node()) set(&node);
   for (auto& function : *graph->mutable_library()->mutable_function()) {
@@ -110,6 +118,13 @@ std::vector<std::shared_ptr<const EmbeddingTable>> TablesOf(const tensorflow::Gr
 }
 
 nlohmann::ordered_json TierState::Json() const {
+  if (resident.has_value()) {
+    return {{"tier", "resident"},
+            {"bytes", resident->bytes},
+            {"pages", PageKindName(resident->pages)},
+            {"huge_bytes", resident->huge_bytes},
+            {"received_bytes", resident->received_bytes}};
+  }
   return {{"tier", "tiered"},
           {"warming", rows.warming()},
           {"index_bytes", index_bytes},
@@ -128,8 +143,17 @@ nlohmann::ordered_json TierState::Json() const {
 std::optional<TierState> TierStateOf(const std::vector<std::shared_ptr<const EmbeddingTable>>& tables) {
   std::optional<TierState> state;
   for (const auto& table : tables) {
-    if (table->tiered() == nullptr) continue;
+    if (table->tiered() == nullptr && table->resident() == nullptr) continue;
     if (!state.has_value()) state.emplace();
+    if (const ResidentTable* const resident = table->resident()) {
+      if (!state->resident.has_value()) state->resident.emplace();
+      const ResidentMemory& memory = resident->memory();
+      state->resident->bytes += memory.size();
+      state->resident->huge_bytes += memory.huge_bytes();
+      state->resident->received_bytes += resident->is_received() ? memory.size() : 0;
+      state->resident->pages = std::max(state->resident->pages, memory.page_kind());
+      continue;
+    }
     state->index_bytes += table->index_bytes();
     state->rows.Add(table->tiered()->stats());
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Divides the memory of a model's tiered tables among them, from the headers of their files.
+// Where the tables of a model are kept: tells their initializers, divides the memory of tiered ones among them, and reports.
 #ifndef PROCESSOR_RUNTIME_VERSION_TABLE_TIERS_H_
 #define PROCESSOR_RUNTIME_VERSION_TABLE_TIERS_H_
 
@@ -39,16 +39,23 @@ absl::Status SetTableTier(const TableOptions& options, const std::string& saved_
 std::vector<std::shared_ptr<const EmbeddingTable>> TablesOf(const tensorflow::GraphDef& graph,
                                                             tensorflow::ResourceMgr* resources);
 
-/// The state of the tiered tables of a version, all together.
+/// The state of the tables of a version that are not mapped, all together.
 struct TierState {
-  uint64_t index_bytes = 0;
-  TieredRows::Stats rows;
+  /// The memory of resident tables.
+  struct Resident {
+    uint64_t bytes = 0, huge_bytes = 0, received_bytes = 0;
+    PageKind pages = PageKind::kReserved;  // the least of all tables
+  };
+
+  uint64_t index_bytes = 0;  // of tiered tables
+  TieredRows::Stats rows;    // likewise
+  std::optional<Resident> resident;
 
   /// Returns the entry `tables` of reports.
   nlohmann::ordered_json Json() const;
 };
 
-/// Returns nothing if no table is tiered.
+/// Returns nothing if all tables are mapped.
 std::optional<TierState> TierStateOf(const std::vector<std::shared_ptr<const EmbeddingTable>>& tables);
 
 }  // namespace processor

@@ -60,7 +60,9 @@ TEST(MemoryEstimate, TieredTablesCountAsTheirMemory) {
   folder.Write("saved_model.pb", std::string(10, 'g'));
   folder.Write("assets/" + std::string(64, 'a') + ".emb", std::string(9000, 't'));
   folder.Write("assets/" + std::string(64, 'b') + ".emb", std::string(1000, 't'));
-  TableOptions tables{TableTier::kTiered, 2000};
+  TableOptions tables;
+  tables.tier = TableTier::kTiered;
+  tables.memory = 2000;
   MemoryEstimate one, same, larger, mapped;
   ASSERT_TRUE(EstimateMemory(folder.path(), "", tables, &one).ok());
   ASSERT_TRUE(EstimateMemory(folder.path(), "", tables, &same).ok());
@@ -74,6 +76,20 @@ TEST(MemoryEstimate, TieredTablesCountAsTheirMemory) {
   EXPECT_EQ(larger.total(), 10010);
   ASSERT_TRUE(EstimateMemory(folder.path(), "", {}, &mapped).ok());
   EXPECT_EQ(MemoryToAdd({&one}, mapped), 10010) << "nothing of a mapped table is shared with a tiered one";
+}
+
+TEST(MemoryEstimate, ResidentTablesCountOnceBesideMappedOnes) {
+  TemporaryFolder folder;
+  folder.Write("saved_model.pb", std::string(10, 'g'));
+  folder.Write("assets/" + std::string(64, 'a') + ".emb", std::string(9000, 't'));
+  TableOptions tables;
+  tables.tier = TableTier::kResident;
+  MemoryEstimate resident, mapped;
+  ASSERT_TRUE(EstimateMemory(folder.path(), "", tables, &resident).ok());
+  ASSERT_TRUE(EstimateMemory(folder.path(), "", {}, &mapped).ok());
+  EXPECT_EQ(resident.total(), 9010);
+  EXPECT_EQ(MemoryToAdd({&resident}, resident), 10);
+  EXPECT_EQ(MemoryToAdd({&mapped}, resident), 9010);
 }
 
 TEST(MemoryEstimate, TablesCountOnce) {
