@@ -40,7 +40,7 @@ _TRIES = 24
 # Small problems are tried more often: this number divided by the number of units.
 _UNIT_TRIES = 300
 # A placement whose gap is at most this is good enough.
-_GOOD = 0.02
+_GOOD = 0.025
 _SECONDS = 3.0
 
 Previous = Mapping[str, frozenset[str]]
