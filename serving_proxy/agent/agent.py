@@ -15,6 +15,7 @@ from serving_proxy.agent.fetches import Fetches
 from serving_proxy.agent.link import Link
 from serving_proxy.agent.localize import file_key, localize, origin_of, wanted_files
 from serving_proxy.agent.memory import Memory
+from serving_proxy.agent.timelines import StoredTimelines
 from serving_proxy.errors import ProxyError
 from serving_proxy.records.agents import MachineState
 
@@ -37,6 +38,8 @@ class Agent:
     artifacts : Artifacts
     longest_retry_s : float [s]
         Longest time between two attempts to fetch files.
+    timelines : StoredTimelines, optional
+        Copies the timelines in stores.
 
     Attributes
     ----------
@@ -50,13 +53,21 @@ class Agent:
         Why no proxy is followed at the moment.
     """
 
-    def __init__(self, state_dir: Path, link: Link, artifacts: Artifacts, longest_retry_s: float) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        link: Link,
+        artifacts: Artifacts,
+        longest_retry_s: float,
+        timelines: StoredTimelines | None = None,
+    ) -> None:
         self.memory = Memory.read(state_dir)
         self.changed = asyncio.Event()
         self.applied = (0, 0)
         self.refused: str | None = None
         self.fault: str | None = None
         self._link = link
+        self._timelines = timelines
         self._desired = LocalDesired(state_dir)
         self._desired.keep_hosts_waiting()
         self._wake = asyncio.Event()
@@ -126,7 +137,8 @@ class Agent:
     def _apply(self, state: MachineState) -> None:
         wanted = wanted_files(state.desired)
         self.fetches.want(wanted)
-        body = localize(state.desired, self.memory.paths, self._desired.body)
+        desired = state.desired if self._timelines is None else self._timelines.localize(state.desired)
+        body = localize(desired, self.memory.paths, self._desired.body)
         is_complete = not self.fetches.running and body["models"].keys() == state.desired["models"].keys()
         if self._desired.body is None and not is_complete:
             # Hosts are ready once they have loaded their first state, so it must be complete.

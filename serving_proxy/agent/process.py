@@ -16,7 +16,9 @@ from serving_proxy.agent.artifacts import StoredArtifacts
 from serving_proxy.agent.link import Link
 from serving_proxy.agent.reports import Reporter
 from serving_proxy.agent.settings import AgentSettings
+from serving_proxy.agent.timelines import StoredTimelines
 from serving_proxy.artifacts.machine_store import MachineStore
+from serving_proxy.artifacts.timelines import FOLDER
 from serving_proxy.errors import ProxyError
 from serving_proxy.store import StateLock
 from serving_proxy.system.files import private_folder
@@ -56,11 +58,12 @@ async def run(settings: AgentSettings, ended: asyncio.Event) -> None:
         link = Link(settings)
         try:
             artifacts = StoredArtifacts(partial(_content_store, settings, state_dir))
-            agent = Agent(state_dir, link, artifacts, settings.retry_timeout)
+            timelines = StoredTimelines((settings.model_cache or state_dir / "models") / FOLDER)
+            agent = Agent(state_dir, link, artifacts, settings.retry_timeout, timelines)
             reporter = Reporter(state_dir, link, agent)
             log.info("ready", extra={"machine": settings.name, "state_dir": str(state_dir)})
             notify("READY=1")
-            loops = (agent.apply(), agent.follow(), reporter.run(), _retain(agent, artifacts))
+            loops = (agent.apply(), agent.follow(), reporter.run(), _retain(agent, artifacts), timelines.run())
             await run_until(ended, *(asyncio.create_task(loop) for loop in loops))
         finally:
             notify("STOPPING=1")

@@ -22,6 +22,9 @@ from serving_proxy.errors import InvalidError, NotFoundError, PreconditionError
 from serving_proxy.system.files import private_folder, read_regular, replace, sync_folder
 
 _SEGMENT = re.compile(r"\d{16}-\d{16}\.delta")
+_COPY = re.compile(r"[0-9a-f]{32}")
+#: Name of the folder of all copies.
+FOLDER = "timelines"
 _URL = ".url"
 _HASH_BYTES = 32
 _MOST_URL_BYTES = 4096
@@ -157,6 +160,11 @@ def timeline_folder(root: Path, url: StoreUrl) -> Path:
     if not (folder / _URL).exists():
         replace(folder / _URL, str(url).encode())
     return folder
+
+
+def is_copy(folder: Path) -> bool:
+    """Return whether a folder copies a timeline of a store, by its name."""
+    return folder.parent.name == FOLDER and _COPY.fullmatch(folder.name) is not None
 
 
 def copied_timeline(root: Path, folder: Path) -> TimelineCopy | None:

@@ -171,6 +171,8 @@ def _change_settings(model: Model, version: Version, asked: Deployment) -> Chang
         "slo_p99_ms": asked.slo_p99_ms or version.slo_p99_ms,
         "profile": version.profile if asked.profile is None else asked.given_profile,
     }
+    if "follow" in asked.settings.model_fields_set:
+        values["followed"] = asked.followed
     if settings.follow != version.settings.follow:
         values["epoch"] = None
     changed = version.model_copy(update=values)

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from serving_proxy.artifacts.timelines import is_copy
 from serving_proxy.counters.stats_file import live_state
 from serving_proxy.errors import PreconditionError
 from serving_proxy.records.hosts import HUNG, HostSeen
@@ -65,7 +67,8 @@ def hosts_that_lack(hosts: Sequence[HostSeen], model: str, number: int, timeline
     PreconditionError
         The timeline has a fault; the version serves the epoch before it.
     """
-    reported = {name: live for name, live in _live_states(hosts, model, number) if live.get("timeline") == timeline}
+    found = _live_states(hosts, model, number)
+    reported = {name: live for name, live in found if _is_same(live.get("timeline"), timeline)}
     for name, live in reported.items():
         if live.get("error"):
             raise PreconditionError(
@@ -82,6 +85,13 @@ def follows_well(hosts: Sequence[HostSeen], model: str, version: Version) -> boo
         return timeline is None or not hosts_that_lack(hosts, model, version.number, timeline)
     except PreconditionError:
         return False
+
+
+def _is_same(reported: str | None, timeline: str) -> bool:
+    """Return whether a host follows a timeline; the copies of one in a store have the same name on all machines."""
+    if reported == timeline:
+        return True
+    return reported is not None and is_copy(Path(timeline)) and Path(reported).name == Path(timeline).name
 
 
 def _live_states(hosts: Iterable[HostSeen], model: str, number: int) -> list[tuple[str, dict[str, Any]]]:

@@ -224,6 +224,8 @@ class Operations:
             folder = resolved(self._control.remote.timeline(settings.follow), self._control.remote.roots(), "follow")
             if not os.path.isdir(folder):
                 raise InvalidError(f"follow {settings.follow}: not a folder, expected a timeline of deltas")
+            followed = self._control.remote.place(settings.follow)
+            asked = asked.model_copy(update={"followed": None if followed is None else str(followed)})
             settings = settings.model_copy(update={"follow": str(folder)})
             if asked.optimize is None and place is not None:
                 check_live(place)

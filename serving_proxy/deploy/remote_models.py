@@ -16,7 +16,7 @@ from serving_proxy.artifacts.fetching import Cancelled
 from serving_proxy.artifacts.machine_store import Fetched, MachineStore
 from serving_proxy.artifacts.manifest import NAME, read_artifact
 from serving_proxy.artifacts.stores import open_store
-from serving_proxy.artifacts.timelines import TimelineCopy, timeline_folder
+from serving_proxy.artifacts.timelines import FOLDER, TimelineCopy, timeline_folder
 from serving_proxy.artifacts.uploading import Upload, upload
 from serving_proxy.artifacts.urls import StoreUrl, is_url, parse_url
 from serving_proxy.errors import DeniedError, ExistsError, InvalidError
@@ -150,7 +150,7 @@ class RemoteModels:
     @property
     def timelines(self) -> Path:
         """Return the folder of the copies of timelines."""
-        return self.folder.resolve() / "timelines"
+        return self.folder.resolve() / FOLDER
 
     def timeline(self, follow: str) -> str:
         """Return the folder of a timeline; one in a store is copied once, and from then on as long as it is followed.

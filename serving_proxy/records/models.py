@@ -101,6 +101,8 @@ class VersionOptions(Record):
         Its profile for the cost model, as the operator gave it.
     allowed_ops : tuple of str
         Ops that touch files, the process or the network, and that the operator permits it.
+    followed : str or None
+        URL of its timeline in a store, which is copied into the folder that its settings name.
     """
 
     settings: Settings = Settings()
@@ -109,6 +111,7 @@ class VersionOptions(Record):
     slo_p99_ms: float | None = None
     profile: str | None = None
     allowed_ops: tuple[str, ...] = ()
+    followed: str | None = None
 
 
 class Version(VersionOptions):

@@ -9,11 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from graph_tools.store.timeline import segment_name
+from graph_tools.store.timeline_writer import TimelineWriter
+from helpers.models.live_models import START, publish
 from helpers.proxies.agent_runs import Machine
 from helpers.proxies.artifact_stores import assert_same, put_artifact, store_of
 from helpers.proxies.proxy_runs import ProxyThread, wait_for, write_model
 from helpers.system.s3 import s3_environment
 from serving_proxy.agent.artifacts import StoredArtifacts
+from serving_proxy.agent.timelines import StoredTimelines
+from serving_proxy.artifacts.timelines import TimelineUpload, is_copy
 from serving_proxy.artifacts.urls import parse_url
 from serving_proxy.errors import NotFoundError, PreconditionError
 
@@ -43,6 +48,30 @@ def test_machine_fetches_what_the_proxy_has_stored(tmp_path: Path) -> None:
         assert_same(model, Path(entry["path"]))
         (version,) = client.versions("ranking")["versions"]
         assert version["state"] == "ready"
+
+
+def test_machine_copies_timelines_in_stores(tmp_path: Path) -> None:
+    writer, url = TimelineWriter(tmp_path / "timeline", START, "a test"), "s3://models/deltas/fleet"
+    entry = {"path": "/models/7", "follow": "/proxy/timelines/x", "annotations": {"followed": url}}
+    plain = {"path": "/models/6", "follow": "/shared/timeline"}
+    desired = {"schema": 1, "models": {"ranking": {"baseline": 7, "versions": {"6": plain, "7": entry}}}}
+
+    async def run() -> None:
+        timelines = StoredTimelines(tmp_path / "timelines")
+        versions = timelines.localize(desired)["models"]["ranking"]["versions"]
+        assert versions["6"] == plain
+        folder = Path(versions["7"]["follow"])
+        assert folder.parent == tmp_path / "timelines"
+        assert is_copy(folder)
+        publish(writer)
+        TimelineUpload(writer.folder, parse_url(url, "url")).step()
+        task = asyncio.create_task(timelines.run())
+        async with asyncio.timeout(20):
+            while not (folder / segment_name(1, 1)).exists():
+                await asyncio.sleep(0.01)
+        task.cancel()
+
+    asyncio.run(run())
 
 
 def test_other_files_than_deployed_are_refused(tmp_path: Path) -> None:
