@@ -20,6 +20,8 @@ from serving_proxy.errors import CancelledError, InvalidError, NotFoundError, Un
 IN_FLIGHT = 8
 #: How long a store may be silent until the fetching ends with an error; a later one continues where it stopped.
 PATIENCE_S = 30.0
+# Parts that are kept in memory until they are hashed.
+_MOST_KEPT = 8
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
 _MOST_WRONG = 3
@@ -94,6 +96,8 @@ class _Fetch:
         self._patience_s = patience_s
         self._left: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._arrived = threading.Condition()
+        self._arrived_parts: dict[int, bytes] = {}
+        self._hashed = 0
         self._error: BaseException | None = None
         self._ended = False
         self._last_byte = time.monotonic()
@@ -124,7 +128,10 @@ class _Fetch:
                         raise CancelledError(f"{self._file.url}: cancelled")
             if self._error is not None:
                 raise self._error
-            digest.update(self._parts.read(part))
+            # Hashed from memory if the parts before have not made it wait for long.
+            data = self._arrived_parts.pop(part, None)
+            self._hashed = part + 1
+            digest.update(self._parts.read(part) if data is None else data)
         return digest.hexdigest()
 
     def _work(self) -> None:
@@ -145,7 +152,7 @@ class _Fetch:
         length, wrong, pause = self._parts.length(part), 0, _FIRST_PAUSE_S
         while not self._ended and self._error is None:
             try:
-                data = self._store.read(self._file.url, part * PART_BYTES, length, self._file.tag)
+                data = bytes(self._store.read(self._file.url, part * PART_BYTES, length, self._file.tag))
             except UnavailableError as error:
                 if time.monotonic() - self._last_byte >= self._patience_s:
                     raise UnavailableError(
@@ -166,7 +173,9 @@ class _Fetch:
             self._sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    def _take(self, part: int, data: bytes | memoryview) -> None:
+    def _take(self, part: int, data: bytes) -> None:
+        if part < self._hashed + _MOST_KEPT:
+            self._arrived_parts[part] = data
         self._parts.write(part, data)
         self._last_byte = time.monotonic()
         self._progress(len(data))

@@ -8,6 +8,7 @@ with its checksum before it counts.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import struct
@@ -21,8 +22,9 @@ from serving_proxy.errors import ExhaustedError
 
 _RECORD = struct.Struct("<QII")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-# Bytes after which what was written is sent to the disk, beside the fetching of further parts.
-_SYNC_BYTES = 64 * 1024 * 1024
+_LIBC = ctypes.CDLL(None)
+# Flag of sync_file_range: begin to write to the disk, and do not wait.
+_BEGIN_WRITING = 2
 
 
 class PartialFile:
@@ -45,7 +47,6 @@ class PartialFile:
         self._expected = expected
         self._lock = threading.Lock()
         self._journal_path = path.with_name(f"{path.name}.parts")
-        self._unsynced = 0
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.ftruncate(self._file, size)
@@ -59,32 +60,27 @@ class PartialFile:
         """Return the size of a part [byte]."""
         return min(PART_BYTES, self.size - part * PART_BYTES)
 
-    def is_right(self, part: int, data: bytes | memoryview) -> bool:
+    def is_right(self, part: int, data: bytes) -> bool:
         """Return whether bytes have the length and the checksum of a part."""
         return len(data) == self.length(part) and (
-            not self._expected or google_crc32c.value(bytes(data)) == self._expected[part]
+            not self._expected or google_crc32c.value(data) == self._expected[part]
         )
 
-    def write(self, part: int, data: bytes | memoryview) -> None:
-        """Write a part, and record it.
+    def write(self, part: int, data: bytes) -> None:
+        """Write a part, and record it; the disk begins to store it beside the fetching of further parts.
 
         Raises
         ------
         ExhaustedError
             The disk is full.
         """
-        checksum = self._expected[part] if self._expected else google_crc32c.value(bytes(data))
+        checksum = self._expected[part] if self._expected else google_crc32c.value(data)
         try:
             _write_at(self._file, data, part * PART_BYTES)
+            self._begin_writing(part * PART_BYTES, len(data))
             with self._lock:
                 os.write(self._journal, _RECORD.pack(part, checksum, ~checksum & 0xFFFFFFFF))
                 self.done.add(part)
-                self._unsynced += len(data)
-                sync = self._unsynced >= _SYNC_BYTES
-                if sync:
-                    self._unsynced = 0
-            if sync:
-                os.fdatasync(self._file)
         except OSError as error:
             raise full_disk(self.path, error) from error
 
@@ -111,6 +107,11 @@ class PartialFile:
         """Close the files; what is there stays."""
         os.close(self._file)
         os.close(self._journal)
+
+    def _begin_writing(self, offset: int, length: int) -> None:
+        """Let the disk begin, so that little is left for the sync at the end; errors are those of the sync."""
+        with contextlib.suppress(AttributeError):
+            _LIBC.sync_file_range(self._file, ctypes.c_int64(offset), ctypes.c_int64(length), _BEGIN_WRITING)
 
     def _restore(self) -> None:
         """Take over the parts that an earlier process has fetched, if they are as they were received."""
@@ -140,7 +141,7 @@ def full_disk(path: Path, error: OSError) -> ExhaustedError | OSError:
     return error
 
 
-def _write_at(file: int, data: bytes | memoryview, offset: int) -> None:
+def _write_at(file: int, data: bytes, offset: int) -> None:
     view = memoryview(data)
     while view:
         written = os.pwrite(file, view, offset)
