@@ -24,6 +24,7 @@
 namespace processor {
 namespace {
 
+constexpr size_t kContentDigits = 64;
 constexpr char kTurn[] = ".loading";
 constexpr char kNewRecord[] = ".new.";
 constexpr char kMemfdPath[] = "/memfd:";
@@ -31,8 +32,17 @@ constexpr int kOwnFile = O_CLOEXEC | O_NOFOLLOW;
 
 std::string DefaultFolder() {
   const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && *runtime == '/') return absl::StrCat(runtime, "/recprocessor");
-  return absl::StrCat("/tmp/recprocessor-", geteuid());
+  if (runtime != nullptr && *runtime == '/') return absl::StrCat(runtime, "/recprocessor-tables");
+  return absl::StrCat("/tmp/recprocessor-tables-", geteuid());
+}
+
+// Whether a file is a record: CONTENT.PROCESS.NUMBER. Nothing else is read or removed.
+bool IsRecord(const std::string& name) {
+  const std::vector<std::string> parts = absl::StrSplit(name, '.');
+  uint64_t process = 0, number = 0;
+  return parts.size() == 3 && parts[0].size() == kContentDigits &&
+         parts[0].find_first_not_of("0123456789abcdef") == std::string::npos && absl::SimpleAtoi(parts[1], &process) &&
+         absl::SimpleAtoi(parts[2], &number);
 }
 
 int64_t ModifiedNs(const struct stat& found) {
@@ -129,7 +139,7 @@ absl::Status ResidentFolder::Open(const std::string& path, ResidentFolder* folde
 
 bool ResidentFolder::Find(const std::string& content, const std::function<bool(int descriptor)>& take) const {
   for (const std::string& name : NamesIn(path_)) {
-    if (name.front() == '.' || absl::EndsWith(name, kTurn)) continue;
+    if (!IsRecord(name)) continue;
     const std::string record = ReadRecord(absl::StrCat(path_, "/", name));
     if (record.empty() || !absl::StartsWith(name, absl::StrCat(content, "."))) continue;
     const int opened = OpenOffered(record);

@@ -36,11 +36,12 @@ class LockedFile {
   std::string path_;
 };
 
-/// The name of a folder that is there. Contents are named by letters and digits.
+/// The name of a folder that is there. Contents are named by 64 hexadecimal digits. Files with other names
+/// are left alone.
 class ResidentFolder {
  public:
   /// Opens or makes a folder, which only this user may read.
-  /// `path`: empty for `recprocessor` in XDG_RUNTIME_DIR, or for a folder of the user in /tmp without it.
+  /// `path`: empty for `recprocessor-tables` in XDG_RUNTIME_DIR, or for a folder of the user in /tmp without it.
   /// \return FAILED_PRECONDITION if it belongs to another user, or others may write to it; UNAVAILABLE.
   static absl::Status Open(const std::string& path, ResidentFolder* folder);
 

@@ -29,7 +29,7 @@ using Clock = std::chrono::steady_clock;
 // Changes with the layout of the memory, so that processes of other versions do not take it for theirs.
 constexpr std::string_view kLayout = "recprocessor table 1";
 constexpr uint64_t kSectionAlignment = 64;
-constexpr size_t kContentDigits = 64;
+constexpr size_t kNameDigits = 64;
 // A process that loads tells so every tenth of a second.
 constexpr auto kTouchEvery = std::chrono::milliseconds(100);
 // One that has not told so for this time does not get on.
@@ -95,7 +95,7 @@ ResidentTable::ResidentTable(const TableHeader& header) {
   key_offsets_ = Aligned(index_ + header.index.size);
   key_bytes_ = Aligned(key_offsets_ + header.key_offsets.size);
   name_ = Aligned(key_bytes_ + header.key_bytes.size);
-  bytes_ = name_ + kContentDigits;
+  bytes_ = name_ + kNameDigits;
 }
 
 absl::Status ResidentTable::Open(const TableFile& file, const uint8_t* header_bytes, const TableHeader& header,
@@ -160,7 +160,7 @@ bool ResidentTable::Receive(const ResidentFolder& folder, const std::string& con
   const bool found = folder.Find(content, [&](int descriptor) {
     std::unique_ptr<ResidentMemory> memory;
     if (!ResidentMemory::Adopt(descriptor, bytes_, &memory).ok()) return false;
-    if (std::memcmp(memory->data() + name_, content.data(), kContentDigits) != 0) return false;
+    if (std::memcmp(memory->data() + name_, content.data(), kNameDigits) != 0) return false;
     memory_ = std::move(memory);
     return true;
   });

@@ -239,6 +239,19 @@ TEST_F(OfferTest, AProcessThatDoesNotGetOnIsNotWaitedFor) {
   close(file);
 }
 
+TEST_F(ResidentTableTest, OtherFilesOfTheFolderAreLeftAlone) {
+  const std::string digits(64, 'a');
+  for (const std::string& name : {std::string("127.0.0.1:8000"), digits, digits + ".x.1", digits + ".1.2.3"}) {
+    folder_.Write("shared/" + name, "1 1");
+  }
+  ASSERT_EQ(chmod(folder_.Path("shared").c_str(), 0700), 0);
+  folder_.Write("shared/" + digits + ".1.2", "1 1");
+  {
+    const Table table = MustOpen(Write(Content().Bytes()));
+  }
+  EXPECT_EQ(Shared().size(), 4) << "only the record of a process that is gone was removed";
+}
+
 TEST_F(ResidentTableTest, AFolderThatOthersMayWriteToIsNotUsed) {
   ASSERT_EQ(mkdir(folder_.Path("shared").c_str(), 0700), 0);
   ASSERT_EQ(chmod(folder_.Path("shared").c_str(), 0777), 0);
