@@ -56,6 +56,14 @@ Rate = Annotated[
 ]
 MinutesScale = Annotated[float, typer.Option(help="Shorten the traffic to this part of its minutes.", min=1e-4)]
 MachineFile = Annotated[Path | None, typer.Option("--machine", help="Machine to simulate; by default the workload's.")]
+FleetFile = Annotated[
+    Path | None,
+    typer.Option("--machines", metavar="FLEET.yaml", help="Simulate the models on these machines; see `place`."),
+]
+MtbfDays = Annotated[float, typer.Option(help="With --machines: mean days between failures of one.", min=0.001)]
+RolloutMachines = Annotated[
+    int, typer.Option(help="With --machines: machines that a rollout restarts at a time; 0: none.", min=0)
+]
 Picture = Annotated[Path | None, typer.Option(help="Picture to write (PNG, SVG, PDF).")]
 
 
@@ -85,6 +93,9 @@ def simulate_command(
     interference_scale: InterferenceScale = 1.0,
     any_cpu: AnyCpu = False,
     machine_file: MachineFile = None,
+    machines: FleetFile = None,
+    mtbf_days: MtbfDays = 30.0,
+    rollout_machines: RolloutMachines = 0,
     plot: Picture = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> int:
@@ -103,6 +114,15 @@ def simulate_command(
     workload = load_workload(workload_file, any_cpu=any_cpu)
     machine = load_machine(machine_file) if machine_file else workload.machine or this_machine()
     workload = replace(workload, traffic=_chosen_traffic(workload, workload_file, traffic))
+    if machines is not None:
+        from cost_model.cli.simulate_fleet import FleetOptions, run_fleet
+
+        if machine_file is not None or policy != "all":
+            raise UsageError("--machines: found with --machine or --policy, expected it alone")
+        workload = scaled_workload(replace(workload, total_qps=qps or workload.total_qps), minutes_scale)
+        workload, coefficients = read_costs(workload, calibration, interference, interference_scale, any_cpu)
+        chosen = FleetOptions(machines, mtbf_days, rollout_machines, (seed or list(workload.seeds))[0], plot, as_json)
+        return run_fleet(workload, coefficients, chosen)
     policies = _possible_policies(workload, machine) if policy == "all" else [policy]
     workload = scaled_workload(workload, minutes_scale)
     workload, coefficients = read_costs(workload, calibration, interference, interference_scale, any_cpu)

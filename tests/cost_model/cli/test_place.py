@@ -82,3 +82,30 @@ def test_faults_exit_with_2(files: tuple[str, str], arguments: list[str], messag
     answer = run(*files, *(argument.format(workload=files[0]) for argument in arguments))
     assert answer.exit_code == 2
     assert message in answer.output.replace("\n", " ")
+
+
+TRAFFIC = """
+traffic:
+  - {name: steady, kind: poisson, minutes: 1}
+  - {name: high, kind: poisson, minutes: 1, level: 1.6}
+"""
+
+
+def test_a_fleet_is_simulated(files: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "workload.yaml").write_text(WORKLOAD + TRAFFIC, encoding="utf-8")
+    picture = tmp_path / "fleet.png"
+    arguments = ["simulate", files[0], "--machines", files[1], "--mtbf-days", "0.01", "--rollout-machines", "1"]
+    answer = CliRunner().invoke(app, [*arguments, "--json", "--plot", str(picture)])
+    assert answer.exit_code == 0, answer.output
+    data = json.loads(answer.stdout)
+    steady, high = data["runs"]
+    assert not steady["losses"]
+    assert high["losses"]
+    assert steady["worst_loss"]["busiest"] < 1 < high["worst_loss"]["busiest"]
+    assert {version["model"] for version in data["bad_versions"]} == {"ranking"}
+    assert picture.stat().st_size > 10_000
+    text = CliRunner().invoke(app, arguments)
+    assert "the loss of any machine or zone is survived" in text.output
+    assert "A bad version of ranking" in text.output
+    refused = CliRunner().invoke(app, [*arguments, "--policy", "dynamic"])
+    assert refused.exit_code == 2
