@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of a tiered model served from RocksDB: sums of the rows of requests' ids, with a limited memory.
 //
-//     bench_rocksdb --table FILE --folder DB --rows N --memory BYTES [--cache rows|blocks] [--threads 8]
+//     bench_rocksdb --table FILE --folder DB --rows N --memory BYTES [--cache rows|blocks] [--threads 8] [--parts 4]
 //
 // Copies the rows of a table with int64 keys `7919 * row + 13` to a database if the folder is missing, and prints what it has
 // in memory beside its cache. Then it answers each file of requests (int64 [n, batch, ids], its name is a line of standard
@@ -9,7 +9,7 @@
 // second and the latencies [ms]. If there are fewer than ten, it writes FILE.sums (float32 [n, batch, dim]).
 //
 // Tuned for this table: all keys exist, so there are no filters; blocks are those of the device; reads are direct; indexes are
-// in memory; MultiGet gets each key of a request once, sorted. Of the two caches, that of rows wastes less memory on their
+// in memory; MultiGet gets each key of a request once, sorted, in `--parts` threads, so that more reads are on the way. Of the two caches, that of rows wastes less memory on their
 // neighbors. Checksums are not verified, since those of a tiered table are verified only once.
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
@@ -105,7 +105,8 @@ void MakeDatabase(const Arguments& arguments, const rocksdb::Options& options) {
 // What a thread needs for a request.
 class Request {
  public:
-  explicit Request(rocksdb::DB* database) : database_(database), values_(kRequestIds), statuses_(kRequestIds) {}
+  Request(rocksdb::DB* database, size_t parts)
+      : database_(database), parts_(parts), values_(kRequestIds), statuses_(kRequestIds) {}
 
   void Answer(const int64_t* ids, float* sums) {
     order_.clear();
@@ -119,10 +120,7 @@ class Request {
     }
     slices_.clear();
     for (const uint64_t& key : keys_) slices_.push_back(SliceOf(key));
-    rocksdb::ReadOptions options;
-    options.verify_checksums = false;
-    database_->MultiGet(options, database_->DefaultColumnFamily(), slices_.size(), slices_.data(), values_.data(),
-                        statuses_.data(), /*sorted_input=*/true);
+    GetRows();
     for (size_t i = 0; i < slices_.size(); ++i) Check(statuses_[i]);
     std::fill_n(sums, kBatch * kDim, 0.0f);
     for (size_t i = 0; i < kRequestIds; ++i) {
@@ -138,7 +136,23 @@ class Request {
   }
 
  private:
+  // The keys in parts, each of which a thread gets.
+  void GetRows() {
+    rocksdb::ReadOptions options;
+    options.verify_checksums = false;
+    const auto get = [&](size_t part) {
+      const size_t begin = part * slices_.size() / parts_, end = (part + 1) * slices_.size() / parts_;
+      database_->MultiGet(options, database_->DefaultColumnFamily(), end - begin, &slices_[begin], &values_[begin],
+                          &statuses_[begin], /*sorted_input=*/true);
+    };
+    std::vector<std::thread> threads;
+    for (size_t part = 1; part < parts_; ++part) threads.emplace_back(get, part);
+    get(0);
+    for (std::thread& thread : threads) thread.join();
+  }
+
   rocksdb::DB* const database_;
+  const size_t parts_;
   std::vector<std::pair<int64_t, uint32_t>> order_;
   std::vector<uint64_t> keys_;
   std::vector<uint32_t> place_;
@@ -147,7 +161,7 @@ class Request {
   std::vector<rocksdb::Status> statuses_;
 };
 
-Report AnswerFile(rocksdb::DB* database, const std::string& path, size_t num_threads) {
+Report AnswerFile(rocksdb::DB* database, const std::string& path, size_t num_threads, size_t parts) {
   const size_t count = std::filesystem::file_size(path) / (8 * kRequestIds);
   std::vector<int64_t> ids(count * kRequestIds);
   std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(ids.data()), count * kRequestIds * 8);
@@ -159,7 +173,7 @@ Report AnswerFile(rocksdb::DB* database, const std::string& path, size_t num_thr
   for (size_t t = 0; t < num_threads; ++t) {
     threads.emplace_back([&, t] {
       try {
-        Request request(database);
+        Request request(database, parts);
         for (size_t r = t; r < count; r += num_threads) {
           const Clock::time_point sent = Clock::now();
           request.Answer(&ids[r * kRequestIds], &sums[r * kBatch * kDim]);
@@ -201,7 +215,9 @@ Report Serve(const Arguments& arguments) {
   std::printf("%s\n", Report{{"index_bytes", readers}, {"cache_bytes", memory - readers}}.dump().c_str());
   std::fflush(stdout);
   for (std::string path; std::getline(std::cin, path);) {
-    std::printf("%s\n", AnswerFile(database.get(), path, arguments.Count("--threads")).dump().c_str());
+    std::printf(
+        "%s\n",
+        AnswerFile(database.get(), path, arguments.Count("--threads"), arguments.Count("--parts")).dump().c_str());
     std::fflush(stdout);
   }
   return nullptr;
@@ -215,7 +231,8 @@ const Program kProgram = {{{"--table", ""},
                            {"--rows", ""},
                            {"--memory", ""},
                            {"--cache", "rows"},
-                           {"--threads", "8"}},
+                           {"--threads", "8"},
+                           {"--parts", "4"}},
                           Serve};
 
 }  // namespace processor::bench

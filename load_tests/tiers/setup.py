@@ -47,7 +47,12 @@ class Setup:
     @property
     def peer_requests(self) -> int:
         """Number of requests of a round with peers that have as little memory."""
-        return 20 if self.quick else 300
+        return 20 if self.quick else 200
+
+    @property
+    def fill_seconds(self) -> float:
+        """How long the cache of a peer may be filled with the most frequent rows [s]."""
+        return 1.0 if self.quick else 100.0
 
     @property
     def rounds(self) -> int:
@@ -61,4 +66,4 @@ class Setup:
     @property
     def warm_up_seconds(self) -> float:
         """How long a cache may take to become warm [s]."""
-        return 1.0 if self.quick else 130.0
+        return 1.0 if self.quick else 120.0
