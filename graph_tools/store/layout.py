@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from graph_tools.bundle import checksum
 from graph_tools.errors import UnreadableError
 from graph_tools.store.block_sums import BLOCK_BYTES
+from graph_tools.store.row_runs import MOST_NARROW_WIDTHS, NarrowRows, RowRun, row_runs, rows_problem
 
 MAGIC = b"RECEMB\r\n"
 #: What writers write; readers read version 1, too.
@@ -30,12 +31,16 @@ _FIXED = struct.Struct("<8sIIQQQIIIIIIQQ")
 _SECTION = struct.Struct("<QQII")
 _MASKS = struct.Struct("<QQ")
 _BLOCK_SIZE = struct.Struct("<I")
+_NARROW = struct.Struct("<II")
 _CRC = struct.Struct("<I")
 _SECTIONS = ("row_data", "index", "key_offsets", "key_bytes")
 _MASKS_OFFSET = _FIXED.size + len(_SECTIONS) * _SECTION.size
 _CHECKSUMS_OFFSET = _MASKS_OFFSET + _MASKS.size
 _BLOCK_SIZE_OFFSET = _CHECKSUMS_OFFSET + _SECTION.size
+_NARROW_OFFSET = _BLOCK_SIZE_OFFSET + _BLOCK_SIZE.size
 _CRC_OFFSET = HEADER_BYTES - _CRC.size
+# The incompatible feature of files that have rows of different widths.
+_NARROW_ROWS = 1
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,13 @@ class Header:
     checksums: Section = Section()
     compatible: int = 0
     version: int = VERSION
+    narrow: tuple[NarrowRows, ...] = ()
+
+    @property
+    def runs(self) -> list[RowRun]:
+        """Return the runs of rows of one width."""
+        full = (self.dim, self.row_stride)
+        return row_runs(self.rows, self.default_rows, self.row_type, full, self.narrow)
 
     @property
     def blocks(self) -> int:
@@ -112,8 +124,10 @@ class Header:
         )
         if self.version > 1:
             sums = self.checksums
-            packed += _MASKS.pack(0, self.compatible) + _SECTION.pack(sums.offset, sums.size, sums.crc, 0)
+            features = _NARROW_ROWS if self.narrow else 0
+            packed += _MASKS.pack(features, self.compatible) + _SECTION.pack(sums.offset, sums.size, sums.crc, 0)
             packed += _BLOCK_SIZE.pack(BLOCK_BYTES)
+            packed += b"".join(_NARROW.pack(each.first, each.dim) for each in self.narrow)
         packed = packed.ljust(_CRC_OFFSET, b"\0")
         return packed + _CRC.pack(checksum.extend(0, packed))
 
@@ -172,8 +186,10 @@ def _parse(raw: bytes, version: int) -> Header:
     sections = {}
     parts: tuple[str, ...] = _SECTIONS
     compatible, end = 0, _MASKS_OFFSET
+    narrow: tuple[NarrowRows, ...] = ()
     if version > 1:
-        compatible, end = _parse_features(raw), _BLOCK_SIZE_OFFSET + _BLOCK_SIZE.size
+        compatible, narrow = _parse_features(raw)
+        end = _NARROW_OFFSET + len(narrow) * _NARROW.size
         parts = (*_SECTIONS, "checksums")
     for place, name in enumerate(parts):
         begin = _CHECKSUMS_OFFSET if name == "checksums" else _FIXED.size + place * _SECTION.size
@@ -195,19 +211,30 @@ def _parse(raw: bytes, version: int) -> Header:
         buckets=buckets,
         compatible=compatible,
         version=version,
+        narrow=narrow,
         **sections,
     )
 
 
-def _parse_features(raw: bytes) -> int:
-    """Return the features that a reader may ignore; raise an error for any other and for another size of blocks."""
+def _parse_features(raw: bytes) -> tuple[int, tuple[NarrowRows, ...]]:
+    """Return the features that a reader may ignore, and narrow rows; raise an error for any other feature."""
     incompatible, compatible = _MASKS.unpack_from(raw, _MASKS_OFFSET)
-    if incompatible:
+    if incompatible & ~_NARROW_ROWS:
         raise _WrongError(f"incompatible features {incompatible:#x}", "none that this version does not know")
     (size,) = _BLOCK_SIZE.unpack_from(raw, _BLOCK_SIZE_OFFSET)
     if size != BLOCK_BYTES:
         raise _WrongError(f"block_size {size}", BLOCK_BYTES)
-    return int(compatible)
+    if not incompatible:
+        return int(compatible), ()
+    narrow: list[NarrowRows] = []
+    for place in range(MOST_NARROW_WIDTHS):
+        first, dim = _NARROW.unpack_from(raw, _NARROW_OFFSET + place * _NARROW.size)
+        if not dim:
+            break
+        narrow.append(NarrowRows(first, dim))
+    if not narrow:
+        raise _WrongError("no widths of narrow rows", "some")
+    return int(compatible), tuple(narrow)
 
 
 def _check_sizes(header: Header, file_size: int) -> None:
@@ -225,6 +252,9 @@ def _check_sizes(header: Header, file_size: int) -> None:
     alignment = 4 if least >= 4 else 2
     if header.row_stride < least or header.row_stride % alignment:
         raise _WrongError(f"row stride {header.row_stride}", f"a multiple of {alignment}, {least} or more")
+    problem = rows_problem(header.rows, header.dim, header.narrow)
+    if problem is not None:
+        raise _WrongError(*problem.split(", expected "))
     keyed, strings = header.index_kind != "direct", header.index_kind == "string"
     if not (
         0 < header.home_buckets <= header.buckets < 1 << 32 if keyed else header.buckets == header.home_buckets == 0
@@ -232,7 +262,7 @@ def _check_sizes(header: Header, file_size: int) -> None:
         found = f"{header.home_buckets} home buckets of {header.buckets} with index '{header.index_kind}'"
         raise _WrongError(found, "buckets for a table with keys, and none for others")
     sizes = {
-        "row_data": rows * header.row_stride,
+        "row_data": max((run.offset + run.size for run in header.runs), default=0),
         "index": header.buckets * BUCKET_BYTES,
         "key_offsets": 8 * (header.rows + 1) if strings else 0,
         "key_bytes": header.key_bytes.size if strings else 0,

@@ -58,7 +58,10 @@ class TableReader:
         self._index = buckets_of(self._bytes(self.header.index))
         self._offsets = self._bytes(self.header.key_offsets).view("<u8")
         self._key_bytes = self._bytes(self.header.key_bytes)
-        self._rows = self._bytes(self.header.row_data).reshape(-1, self.header.row_stride)
+        data = self._bytes(self.header.row_data)
+        self._runs = [
+            (run, data[run.offset : run.offset + run.size].reshape(-1, run.stride)) for run in self.header.runs
+        ]
 
     def _bytes(self, section: Section) -> Array:
         return self._raw[section.offset : section.end]
@@ -116,7 +119,13 @@ class TableReader:
 
     def rows(self, numbers: Array) -> Array:
         """Return the rows [n, dim] float32 with these numbers [n], which may be those of default rows."""
-        return decode(np.asarray(self._rows[numbers]), self.header.row_type, self.header.dim)
+        found = np.zeros((len(numbers), self.header.dim), np.float32)
+        for run, rows in self._runs:
+            inside = (numbers >= run.first) & (numbers < run.end)
+            if inside.any():
+                stored = np.asarray(rows[numbers[inside] - run.first])
+                found[inside, : run.dim] = decode(stored, self.header.row_type, run.dim)
+        return found
 
     def find(self, keys: Array) -> Array:
         """Return the row numbers [n] int64 of keys [n], integers or bytes objects; -1 for absent keys."""
@@ -179,6 +188,7 @@ class TableReader:
             row_numbers=numbers,
             default_rows=default,
             absent_key=header.absent_key,
+            narrow=header.narrow,
             file=self.path,
         )
 
@@ -186,8 +196,11 @@ class TableReader:
         size = row_size(self.header.row_type, self.header.dim)
 
         def make(rows: int) -> Iterator[Array]:
-            for place in range(begin, end, rows):
-                yield self._rows[place : min(place + rows, end), :size]
+            for run, stored in self._runs:
+                width = row_size(self.header.row_type, run.dim)
+                for place in range(max(begin, run.first), min(end, run.end), rows):
+                    block = stored[place - run.first : min(place + rows, end, run.end) - run.first, :width]
+                    yield block if width == size else np.pad(block, ((0, 0), (0, size - width)))
 
         return EncodedRows(StreamTensor(np.dtype(np.uint8), (end - begin, size), make))
 

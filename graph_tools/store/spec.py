@@ -11,6 +11,7 @@ import numpy as np
 
 from graph_tools.live import TableOrigin
 from graph_tools.store.layout import ABSENT_KEYS, ROW_TYPES, row_size
+from graph_tools.store.row_runs import NarrowRows, rows_problem
 from graph_tools.tensors import Array, BaseTensor, TensorSource
 
 
@@ -87,6 +88,8 @@ class TableSpec:
         Where the rows come from, if changes of the source are followed.
     file : Path or None
         A file with exactly these contents, named after its SHA-256; it is linked or copied instead of written again.
+    narrow : tuple of NarrowRows
+        Rows of which only the first elements are stored, since the others are zeros.
     """
 
     dim: int
@@ -98,6 +101,7 @@ class TableSpec:
     absent_key: str = "zeros"
     origin: TableOrigin | None = field(default=None, compare=False)
     file: Path | None = field(default=None, compare=False)
+    narrow: tuple[NarrowRows, ...] = ()
 
     @property
     def index_kind(self) -> str:
@@ -124,6 +128,8 @@ class TableSpec:
                 return f"{found}, expected {'bytes' if encoded else 'numbers'} [n, {width}]"
         if self.default_rows is not None and not self.default_rows.shape[0]:
             return "0 default rows, expected at least one"
+        if (problem := rows_problem(self.rows.shape[0], self.dim, self.narrow)) is not None:
+            return problem
         return self._key_problem()
 
     def _key_problem(self) -> str | None:

@@ -35,6 +35,7 @@ from graph_tools.store.layout import (
     row_stride,
 )
 from graph_tools.store.quantize import encode
+from graph_tools.store.row_runs import RowRun, row_runs
 from graph_tools.store.spec import EncodedRows, TableSpec
 from graph_tools.tensors import Array, TensorSource, rows_per_chunk
 
@@ -166,6 +167,8 @@ class _Writer:
         self.stride = row_stride(spec.row_type, spec.dim)
         self.rows = spec.rows.shape[0]
         self.default_rows = spec.default_rows.shape[0] if spec.default_rows is not None else 0
+        full = (spec.dim, self.stride)
+        self.runs = row_runs(self.rows, self.default_rows, spec.row_type, full, spec.narrow)
         self.key_count = spec.keys.shape[0] if spec.keys is not None else 0
 
     def write(self) -> Header:
@@ -211,6 +214,7 @@ class _Writer:
             key_offsets=key_offsets,
             key_bytes=key_bytes,
             checksums=checksums,
+            narrow=spec.narrow,
         )
 
     def _section(self, alignment: int, blocks: Iterator[Array]) -> Section:
@@ -239,24 +243,51 @@ class _Writer:
         return Section(offset, len(raw), checksum.extend(0, raw))
 
     def _row_blocks(self) -> Iterator[Array]:
-        size = row_size(self.spec.row_type, self.spec.dim)
-        for rows in (self.spec.rows, self.spec.default_rows):
-            if rows is None:
+        """Yield the bytes of all rows, each run from a multiple of its alignment on."""
+        written = 0
+        for run in self.runs:
+            yield np.zeros(run.offset - written, np.uint8)
+            written = run.offset + run.size
+            yield from self._blocks_of(run)
+
+    def _blocks_of(self, run: RowRun) -> Iterator[Array]:
+        """Yield the encoded rows of a run [n, stride] uint8."""
+        for rows, first in ((self.spec.rows, 0), (self.spec.default_rows, self.rows)):
+            begin, end = max(run.first, first), min(run.end, first + (rows.shape[0] if rows is not None else 0))
+            if rows is None or begin >= end:
                 continue
-            count = 0
+            count = first
             for block in rows.chunks(max(1, _BLOCK_BYTES // max(self.stride, 4 * self.spec.dim))):
                 if block.dtype != rows.dtype or block.shape[1:] != rows.shape[1:]:
                     found = f"a block {block.dtype}{list(block.shape)}"
                     raise ConversionError(f"embedding table: {found}, expected rows of {rows.dtype}{list(rows.shape)}")
+                part = block[max(begin - count, 0) : max(end - count, 0)]
                 count += len(block)
-                encoded = block if isinstance(rows, EncodedRows) else encode(block, self.spec.row_type)
-                if size != self.stride:
-                    padded = np.zeros((len(block), self.stride), np.uint8)
-                    padded[:, :size] = encoded
-                    encoded = padded
-                yield encoded
-            if count != rows.shape[0]:
-                raise ConversionError(f"embedding table: {count} rows, expected {rows.shape[0]}")
+                if len(part):
+                    yield self._encoded(part, run, isinstance(rows, EncodedRows))
+                if count >= end and self.spec.narrow:
+                    break
+            if count < end or (count != first + rows.shape[0] and not self.spec.narrow):
+                raise ConversionError(f"embedding table: {count - first} rows, expected {rows.shape[0]}")
+
+    def _encoded(self, block: Array, run: RowRun, encoded: bool) -> Array:
+        """Return rows [n, dim], or their bytes, as bytes [n, stride] of a run."""
+        size, stored = row_size(self.spec.row_type, run.dim), block
+        if run.dim < self.spec.dim:
+            kept = size if encoded else run.dim
+            if np.asarray(block[:, kept:]).astype(bool).any():
+                raise ConversionError(
+                    f"embedding table: a row from {run.first} on has elements behind the first "
+                    f"{run.dim} that are not zero, expected zeros"
+                )
+            stored = block[:, :kept]
+        if not encoded:
+            stored = encode(stored, self.spec.row_type)
+        if size == run.stride:
+            return stored
+        padded = np.zeros((len(block), run.stride), np.uint8)
+        padded[:, :size] = stored
+        return padded
 
     def _row_numbers(self) -> Array | None:
         """Return the row numbers of the keys, or None if key i leads to row i."""

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/kernels/widen_rows.h"
 
 namespace processor {
 namespace {
@@ -64,10 +65,12 @@ absl::Status EmbeddingBinding::AddColumn(const EmbeddingPlan& plan, absl::Span<c
       lookups_.push_back(lookup);
     }
     const RowKernels& kernels = BestRowKernels();
-    const int type = static_cast<int>(table.row_type());
+    const RowType row_type = CopiedRowType(table);
+    const int type = static_cast<int>(row_type);
     has_tiered_ |= table.tiered() != nullptr;
-    column.source = {tables_[planned.table].rows, table.row_stride(), table.dim()};
-    column.row_bytes = static_cast<uint32_t>(RowBytes(table.row_type(), table.dim()));
+    copies_rows_ |= table.copies_rows();
+    column.source = {tables_[planned.table].rows, CopiedRowStride(table), table.dim()};
+    column.row_bytes = static_cast<uint32_t>(RowBytes(row_type, table.dim()));
     column.copy = planned.accumulate ? kernels.add[type] : kernels.copy[type];
     column.pool = planned.accumulate ? kernels.add_pooled[type] : kernels.pool[type];
   }

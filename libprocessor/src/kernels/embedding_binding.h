@@ -49,7 +49,7 @@ class EmbeddingBinding {
   struct Table {
     std::shared_ptr<const EmbeddingTable> table;
     int live = -1;                  // its number in a live model
-    const uint8_t* rows = nullptr;  // row 0, where epochs of a live model have it; null: tiered
+    const uint8_t* rows = nullptr;  // row 0, where epochs of a live model have it; null: rows are copied
   };
 
   /// Binds the tables to the plan. The width of values that lie side by side also depends on the request, so a binding
@@ -72,6 +72,8 @@ class EmbeddingBinding {
 
   /// Whether rows have to be brought into memory before they are read.
   bool has_tiered() const { return has_tiered_; }
+  /// Whether kernels read copies of some rows: these, and rows of different widths.
+  bool copies_rows() const { return copies_rows_; }
 
   /// Returns the lookups in the order of their keys.
   absl::Span<const Lookup> lookups() const { return lookups_; }
@@ -86,7 +88,7 @@ class EmbeddingBinding {
   void SortLookups();
   absl::Status Cover(const EmbeddingPlan& plan, const EmbeddingRequest& request);
 
-  bool has_tiered_ = false;
+  bool has_tiered_ = false, copies_rows_ = false;
   std::vector<Table> tables_;
   std::vector<Lookup> lookups_;
   std::vector<Column> columns_;

@@ -46,7 +46,7 @@ void Gather::WriteLookup(const Column& column, int64_t begin, int64_t end, Gathe
   const KeyValues& key = request.keys[planned.key];
   const RowSource& source = fetcher->run().source;
   const uint32_t empty_row =
-      binding.has_tiered() ? scratch->tiered.empty_row(column.lookup) : request.empty_rows[column.lookup];
+      binding.copies_rows() ? scratch->tiered.empty_row(column.lookup) : request.empty_rows[column.lookup];
   const int64_t repeats = request.Repeats(output);
   const size_t width = output.width;
   const int64_t first = key.Begin(begin);
@@ -124,7 +124,7 @@ void Gather::FillGaps(int64_t begin, int64_t end) const {
 absl::Status Gather::Rows(int64_t begin, int64_t end, GatherScratch* scratch) const {
   absl::Status found = scratch->rows.Find(plan, steps, binding, request, begin, end);
   if (!found.ok()) return found;
-  if (binding.has_tiered()) {
+  if (binding.copies_rows()) {
     if (absl::Status fetched = scratch->tiered.Fetch(binding, request, begin, end, &scratch->rows); !fetched.ok()) {
       return fetched;
     }

@@ -233,7 +233,7 @@ class EmbeddingGroupOp : public OpKernel {
       made->handles.push_back(handle);
       EmbeddingBinding::Table& table = found.emplace_back();
       table.table = resource->shared_table();
-      table.rows = table.table->tiered() == nullptr ? table.table->row(0) : nullptr;
+      table.rows = table.table->copies_rows() ? nullptr : table.table->row(0);
       if (request.view == nullptr) continue;
       const auto& numbers = request.view->parts().tables;
       const auto number = numbers.find(TableResourceName(handle.scalar<tensorflow::ResourceHandle>()()));

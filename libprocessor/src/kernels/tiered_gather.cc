@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "src/kernels/row_kernels.h"
+#include "src/kernels/widen_rows.h"
 
 namespace processor {
 namespace {
@@ -47,20 +48,27 @@ absl::Status TieredGather::Fetch(const EmbeddingBinding& binding, const Embeddin
   };
   size_t bytes = 0;
   for (const EmbeddingBinding::Lookup& lookup : lookups) {
-    if (lookup.table->tiered() != nullptr) bytes += ArenaBytes(values(lookup) + 1, lookup.table->row_stride());
+    if (lookup.table->copies_rows()) bytes += ArenaBytes(values(lookup) + 1, CopiedRowStride(*lookup.table));
   }
   uint8_t* arena = memory_.Get(bytes);
   rows_.assign(lookups.size(), nullptr);
   empty_rows_ = request.empty_rows;
   for (size_t l = 0; l < lookups.size(); ++l) {
-    TieredRows* const file = lookups[l].table->tiered();
-    if (file == nullptr) continue;
+    const EmbeddingTable& table = *lookups[l].table;
+    if (!table.copies_rows()) continue;
+    TieredRows* const file = table.tiered();
+    const uint32_t stride = CopiedRowStride(table);
+    const TableView* const view = lookups[l].live < 0 ? nullptr : &request.view->table(lookups[l].live);
     const size_t n = values(lookups[l]);
     uint32_t* const numbers = rows->of(static_cast<int>(l));
     const auto bring = [&](uint32_t* wanted, size_t count, size_t first) {
-      uint8_t* const dst = arena + first * file->stride();
-      fetch_.Add(file, absl::MakeConstSpan(wanted, count), dst);
-      if (lookups[l].live >= 0) CopyChanged(request.view->table(lookups[l].live), *file, wanted, count, dst);
+      uint8_t* const dst = arena + first * stride;
+      if (file == nullptr) {
+        WidenRows(table, view == nullptr ? nullptr : view->overlay().rows(), absl::MakeConstSpan(wanted, count), dst);
+      } else {
+        fetch_.Add(file, absl::MakeConstSpan(wanted, count), dst);
+        if (view != nullptr) CopyChanged(*view, *file, wanted, count, dst);
+      }
       for (size_t i = 0; i < count; ++i) {
         if (wanted[i] < kFirstSpecialRow) wanted[i] = static_cast<uint32_t>(first + i);
       }
@@ -68,7 +76,7 @@ absl::Status TieredGather::Fetch(const EmbeddingBinding& binding, const Embeddin
     bring(numbers, n, 0);
     bring(&empty_rows_[l], 1, n);
     rows_[l] = arena;
-    arena += ArenaBytes(n + 1, file->stride());
+    arena += ArenaBytes(n + 1, stride);
   }
   return fetch_.Finish();
 }

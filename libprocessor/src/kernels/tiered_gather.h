@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings the rows of tiered tables that a block of a request needs into memory, so that kernels read them like others.
+// Copies the rows that a block of a request needs, so that kernels read them like others: those of tiered tables, which are
+// not in memory, and those of tables whose rows have different widths.
 #ifndef PROCESSOR_KERNELS_TIERED_GATHER_H_
 #define PROCESSOR_KERNELS_TIERED_GATHER_H_
 
@@ -24,13 +25,13 @@ class TieredGather {
   /// Returns how many rows of the batch a block may have.
   static int64_t RowsOfBlock(const EmbeddingBinding& binding, const EmbeddingRequest& request);
 
-  /// Brings the rows of lookups in tiered tables into memory, and replaces their numbers by those that they have there. Rows
-  /// that deltas have changed are copied from where they are.
+  /// Copies the rows of lookups in such tables, and replaces their numbers by those of the copies. Rows that deltas have
+  /// changed are copied from where they are.
   /// \return as TieredFetch::Finish().
   absl::Status Fetch(const EmbeddingBinding& binding, const EmbeddingRequest& request, int64_t begin, int64_t end,
                      EmbeddingRows* rows);
 
-  /// Returns row 0 of a lookup in a tiered table.
+  /// Returns copy 0 of a lookup in such a table.
   const uint8_t* rows(int lookup) const { return rows_[lookup]; }
   /// Returns the number of the row of a lookup for those without a value, or kNoRow.
   uint32_t empty_row(int lookup) const { return empty_rows_[lookup]; }

@@ -19,7 +19,8 @@
 namespace processor {
 
 /// Owns the addresses. The pages of the file are mapped once more at the front, and shared; blocks of them can be replaced by
-/// copies. The rows of a tiered table are not there: nobody may read these addresses, and no block is copied. The overlay's rows lie behind, at the same stride, and each has a place for the version that it replaced. Any thread may read rows
+/// copies. The rows of a tiered table, or of one with rows of different widths, are not there: nobody may read these addresses,
+/// and no block is copied. The overlay's rows lie behind, at the same stride, and each has a place for the version that it replaced. Any thread may read rows
 /// that it was given; one thread at a time takes and writes them.
 class OverlayMemory {
  public:
@@ -61,8 +62,8 @@ class OverlayMemory {
   bool IsCopied(size_t block) const { return copied_[block]; }
   /// Returns the blocks of a row, which may be the same.
   std::array<size_t, 2> BlocksOf(uint32_t row) const { return {BlockOf(row), LastBlockOf(row)}; }
-  /// Whether blocks can be copied: those of a tiered table cannot.
-  bool has_file_rows() const { return table_.tiered() == nullptr; }
+  /// Whether rows of the file are there, so that blocks of them can be copied.
+  bool has_file_rows() const { return !table_.copies_rows(); }
   /// Replaces a block by a copy; readers do not notice. \return false if there is no memory.
   bool Copy(size_t block) noexcept;
   /// Whether the blocks of a row, which may be two, were copied, so that it can be written.

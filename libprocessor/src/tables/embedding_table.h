@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "src/tables/resident_table.h"
+#include "src/tables/row_runs.h"
 #include "src/tables/table_check.h"
 #include "src/tables/table_file.h"
 #include "src/tables/table_header.h"
@@ -69,7 +70,14 @@ class EmbeddingTable {
   /// Returns the memory of the index, and of strings, of a tiered table; 0 of others.
   size_t index_bytes() const { return parts_.bytes(); }
 
-  /// Returns the bytes of a row, which is neither kZeroRow nor kRefusedRow. Not for tiered tables.
+  /// Whether kernels read copies of the rows: a tiered table's are not in memory, and others may have different widths.
+  bool copies_rows() const { return tiered_ != nullptr || has_narrow_rows(); }
+  bool has_narrow_rows() const { return header_.num_narrow > 0; }
+  /// Returns the runs of rows of one width, whose offsets count from row(0). Not for tiered tables.
+  const RowRuns& runs() const { return runs_; }
+
+  /// Returns the bytes of a row, which is neither kZeroRow nor kRefusedRow. Not for tiered tables, and of those with rows of
+  /// different widths only for row 0.
   const uint8_t* row(uint32_t number) const { return row_data_ + uint64_t{number} * header_.row_stride; }
 
   /// Finds the rows of keys. If the table is indexed by strings, keys must be strings, otherwise integers; keys of the
@@ -125,7 +133,8 @@ class EmbeddingTable {
   std::unique_ptr<TieredRows> tiered_;  // likewise
   TableIndex index_;
   std::shared_ptr<const ResidentTable> resident_;  // or null
-  const uint8_t* row_data_ = nullptr;              // not of a tiered table
+  RowRuns runs_;
+  const uint8_t* row_data_ = nullptr;  // not of a tiered table
 };
 
 }  // namespace processor

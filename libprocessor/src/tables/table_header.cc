@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "src/tables/row_runs.h"
 #include "src/tables/table_crc.h"
 
 namespace processor {
@@ -16,6 +17,9 @@ constexpr uint64_t kRowLimit = (uint64_t{1} << 32) - 16;
 constexpr size_t kSectionsOffset = 80, kSectionBytes = 24, kFeaturesOffset = 176, kCrcOffset = 252;
 // Of version 2.
 constexpr size_t kChecksumsOffset = 192, kBlockSizeOffset = 216, kReservedOffset = 220;
+// With narrow rows, their widths are in the reserved bytes.
+constexpr size_t kNarrowBytes = 8;
+static_assert(kReservedOffset + kMostNarrowWidths * kNarrowBytes == kCrcOffset);
 
 template <typename T>
 T Load(const uint8_t* bytes, size_t offset) {
@@ -59,6 +63,19 @@ absl::Status CheckFields(const TableHeader& header) {
              : header.home_buckets < 1 || header.buckets < header.home_buckets) {
     return Damaged(header.home_buckets, " home buckets of ", header.buckets, ", expected ",
                    direct ? "0 of 0 in a table without index" : "at least 1 and not more than all");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNarrowRows(const TableHeader& header) {
+  uint32_t first = 0, dim = header.dim;
+  for (uint32_t i = 0; i < header.num_narrow; ++i) {
+    const NarrowRows& narrow = header.narrow[i];
+    if (narrow.dim < 1 || narrow.dim >= dim || (i > 0 && narrow.first <= first) || narrow.first >= header.rows) {
+      return Damaged("rows of width ", narrow.dim, " from row ", narrow.first, " of ", header.rows,
+                     " on, expected ascending rows and widths that descend from ", header.dim);
+    }
+    first = narrow.first, dim = narrow.dim;
   }
   return absl::OkStatus();
 }
@@ -114,7 +131,7 @@ absl::Status CheckSections(const TableHeader& header) {
     return Damaged(header.buckets, " buckets of 64 bytes, expected what fits into ", header.file_size, " bytes");
   }
   const std::array<Expectation, 4> expectations = {{
-      {"row_data", &header.row_data, 4096, true, (header.rows + header.default_rows) * header.row_stride},
+      {"row_data", &header.row_data, 4096, true, RowRuns(header).bytes()},
       {"index", &header.index, 64, true, 64 * header.buckets},
       {"key_offsets", &header.key_offsets, 8, true, strings ? 8 * (header.rows + 1) : 0},
       {"key_bytes", &header.key_bytes, 1, !strings, 0},
@@ -136,9 +153,20 @@ absl::Status CheckSections(const TableHeader& header) {
 
 // Reads what version 2 has more: features, of which the compatible ones are ignored, and checksums.
 absl::Status ReadFeatures(const uint8_t* bytes, TableHeader* header) {
-  if (const auto features = Load<uint64_t>(bytes, kFeaturesOffset); features != 0) {
+  const auto features = Load<uint64_t>(bytes, kFeaturesOffset);
+  if ((features & ~kNarrowRowsFeature) != 0) {
     return absl::FailedPreconditionError(absl::StrCat("incompatible features 0x", absl::Hex(features),
                                                       ", expected none that this version does not know"));
+  }
+  if ((features & kNarrowRowsFeature) != 0) {
+    size_t at = kReservedOffset;
+    for (NarrowRows& narrow : header->narrow) {
+      narrow = {Load<uint32_t>(bytes, at), Load<uint32_t>(bytes, at + 4)};
+      if (narrow.dim == 0) break;
+      ++header->num_narrow;
+      at += kNarrowBytes;
+    }
+    if (header->num_narrow == 0) return Damaged("no widths of narrow rows, expected some");
   }
   if (const auto size = Load<uint32_t>(bytes, kBlockSizeOffset); size != kTableBlockBytes) {
     return Damaged("block_size ", size, ", expected ", kTableBlockBytes);
@@ -203,7 +231,7 @@ absl::Status ParseTableHeader(const uint8_t* bytes, uint64_t file_size, TableHea
   if (version > 1) {
     if (absl::Status s = ReadFeatures(bytes, &found); !s.ok()) return s;
     reserved_is_zero &= Load<uint32_t>(bytes, kChecksumsOffset + 20) == 0;
-    reserved = kReservedOffset;
+    reserved = kReservedOffset + found.num_narrow * kNarrowBytes;
   }
   reserved_is_zero &= std::all_of(bytes + reserved, bytes + kCrcOffset, [](uint8_t byte) { return byte == 0; });
   if (!reserved_is_zero) return Damaged("reserved bytes that are not zero");
@@ -211,6 +239,7 @@ absl::Status ParseTableHeader(const uint8_t* bytes, uint64_t file_size, TableHea
     return absl::DataLossError(absl::StrCat(file_size, " bytes, expected ", found.file_size));
   }
   if (absl::Status s = CheckFields(found); !s.ok()) return s;
+  if (absl::Status s = CheckNarrowRows(found); !s.ok()) return s;
   if (absl::Status s = CheckSections(found); !s.ok()) return s;
   *header = found;
   return absl::OkStatus();

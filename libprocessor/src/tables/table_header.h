@@ -3,6 +3,7 @@
 #ifndef PROCESSOR_TABLES_TABLE_HEADER_H_
 #define PROCESSOR_TABLES_TABLE_HEADER_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -26,6 +27,15 @@ struct TableSection {
   uint32_t crc = 0;
 };
 
+/// Rows from number `first` on have only `dim` elements; the others of their vectors are zeros.
+struct NarrowRows {
+  uint32_t first = 0;
+  uint32_t dim = 0;
+};
+constexpr size_t kMostNarrowWidths = 4;
+/// The incompatible feature of files that have such rows.
+constexpr uint64_t kNarrowRowsFeature = 1;
+
 struct TableHeader {
   uint32_t version = 0;
   uint64_t file_size = 0;
@@ -42,6 +52,8 @@ struct TableHeader {
   TableSection index;
   TableSection key_offsets;
   TableSection key_bytes;
+  uint32_t num_narrow = 0;  // widths below `dim`, in `narrow`: `first` ascends, and `dim` descends
+  std::array<NarrowRows, kMostNarrowWidths> narrow;
   TableSection checksums;  // of the blocks between the header and these; empty in version 1
 };
 

@@ -155,5 +155,43 @@ TEST(TableHeader, ErrorsNameNewerVersion) {
   EXPECT_NE(status.message().find("version 3 of the format, expected at most 2"), std::string::npos) << status;
 }
 
+TEST(TableHeader, WidthsOfNarrowRowsAreChecked) {
+  TableFileContent content;
+  content.dim = 8;
+  content.rows = 20;
+  const std::string wide = content.Bytes();
+  // Rows 0-3 have 8 elements, 4-9 have 3 and the others 1: 128, then 6 x 12 in 128 bytes, then 10 x 4.
+  const auto parse = [&](uint64_t features, std::vector<uint32_t> widths, uint64_t row_bytes) {
+    std::string bytes = wide;
+    Put<uint64_t>(&bytes, 176, features);
+    for (size_t i = 0; i < widths.size(); ++i) Put<uint32_t>(&bytes, 220 + 4 * i, widths[i]);
+    Put<uint64_t>(&bytes, 88, row_bytes);
+    // The rows are the only section, so the checksums move.
+    const uint64_t end = (4096 + row_bytes + 63) / 64 * 64;
+    bytes.resize(end + 4);
+    Put<uint64_t>(&bytes, 16, bytes.size());
+    Put<uint64_t>(&bytes, kChecksumsField, end);
+    RepairChecksums(&bytes);
+    TableHeader header;
+    return ParseHeader(bytes, &header);
+  };
+  constexpr uint64_t kBytes = 256 + 40;
+  EXPECT_TRUE(parse(0, {}, 640).ok());
+  EXPECT_TRUE(parse(1, {4, 3, 10, 1}, kBytes).ok()) << parse(1, {4, 3, 10, 1}, kBytes);
+  const auto refused = [&](uint64_t features, std::vector<uint32_t> widths, uint64_t row_bytes) {
+    const absl::Status status = parse(features, std::move(widths), row_bytes);
+    EXPECT_FALSE(status.ok());
+    return std::string(status.message());
+  };
+  EXPECT_NE(refused(3, {4, 3, 10, 1}, kBytes).find("incompatible features 0x3"), std::string::npos);
+  EXPECT_NE(refused(1, {}, 640).find("no widths"), std::string::npos);
+  EXPECT_NE(refused(0, {4, 3}, 640).find("reserved"), std::string::npos);
+  EXPECT_NE(refused(1, {4, 3, 4, 1}, kBytes).find("width 1 from row 4"), std::string::npos);
+  EXPECT_NE(refused(1, {4, 3, 10, 3}, kBytes).find("width 3 from row 10"), std::string::npos);
+  EXPECT_NE(refused(1, {4, 8}, kBytes).find("width 8"), std::string::npos);
+  EXPECT_NE(refused(1, {20, 3}, kBytes).find("from row 20 of 20"), std::string::npos);
+  EXPECT_NE(refused(1, {4, 3, 10, 1}, 640).find("row_data"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace processor

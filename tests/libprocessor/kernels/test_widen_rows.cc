@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of narrow rows, for every instruction set: of the golden files that graph-tools has written.
+#include "src/kernels/widen_rows.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace processor {
+namespace {
+
+constexpr uint32_t kGoldenRows = 24, kGoldenDim = 12;
+
+std::shared_ptr<const EmbeddingTable> Golden(const std::string& name) {
+  std::shared_ptr<const EmbeddingTable> table;
+  const absl::Status status = EmbeddingTable::Open(std::string(PROCESSOR_GOLDEN) + "/table/" + name, &table);
+  EXPECT_TRUE(status.ok()) << status;
+  return table;
+}
+
+// As tests/graph_tools/store/test_narrow_rows.py has it.
+float GoldenElement(uint32_t row, uint32_t e) {
+  if (row == kGoldenRows) return -2;  // the default row
+  if (e >= (row < 4 ? 12u : row < 14 ? 5u : 2u)) return 0;
+  return static_cast<float>(static_cast<int>((row * 31 + e * 7) % 19) - 9) / 2;
+}
+
+std::vector<uint32_t> AllRows() {
+  std::vector<uint32_t> numbers(kGoldenRows + 1);
+  std::iota(numbers.begin(), numbers.end(), 0u);
+  return numbers;
+}
+
+TEST(WidenRows, HalvesStayHalvesAndGetZeros) {
+  const auto table = Golden("narrow_bf16_int64.emb");
+  ASSERT_NE(table, nullptr);
+  ASSERT_TRUE(table->copies_rows());
+  ASSERT_EQ(CopiedRowType(*table), RowType::kBfloat16);
+  const uint32_t stride = CopiedRowStride(*table);
+  const std::vector<uint32_t> numbers = AllRows();
+  std::vector<uint8_t> copies(numbers.size() * stride, 0xee);
+  WidenRows(*table, nullptr, numbers, copies.data());
+  for (const uint32_t number : numbers) {
+    for (uint32_t e = 0; e < kGoldenDim; ++e) {
+      uint32_t bits = 0;
+      std::memcpy(reinterpret_cast<uint8_t*>(&bits) + 2, copies.data() + number * stride + 2 * e, 2);
+      float value;
+      std::memcpy(&value, &bits, 4);
+      ASSERT_EQ(value, GoldenElement(number, e)) << number << " " << e;
+    }
+  }
+}
+
+TEST(WidenRows, CodesBecomeFloatsWithExactZeros) {
+  const auto table = Golden("narrow_int8_string.emb");
+  ASSERT_NE(table, nullptr);
+  ASSERT_EQ(CopiedRowType(*table), RowType::kFloat32);
+  ASSERT_EQ(CopiedRowStride(*table), 4 * kGoldenDim);
+  const std::vector<uint32_t> numbers = AllRows();
+  std::vector<float> plain(numbers.size() * kGoldenDim);
+  WidenRows(*table, nullptr, numbers, reinterpret_cast<uint8_t*>(plain.data()), RowKernelsFor(Isa::kPlain));
+  for (const uint32_t number : numbers) {
+    for (uint32_t e = 0; e < kGoldenDim; ++e) {
+      const float value = plain[number * kGoldenDim + e], expected = GoldenElement(number, e);
+      if (e >= table->runs().Of(number).dim) {
+        ASSERT_EQ(value, 0) << number << " " << e;
+      } else {
+        ASSERT_NEAR(value, expected, 0.02) << number << " " << e;
+      }
+    }
+  }
+  for (const Isa isa : SupportedIsas()) {
+    std::vector<float> others(plain.size(), -1);
+    WidenRows(*table, nullptr, numbers, reinterpret_cast<uint8_t*>(others.data()), RowKernelsFor(isa));
+    EXPECT_EQ(std::memcmp(others.data(), plain.data(), plain.size() * sizeof(float)), 0) << IsaName(isa);
+  }
+}
+
+TEST(WidenRows, ChangedRowsHaveFullWidth) {
+  const auto table = Golden("narrow_bf16_int64.emb");
+  ASSERT_NE(table, nullptr);
+  const uint32_t stride = table->row_stride();
+  // Rows of deltas begin above all rows of the file.
+  const uint32_t first = kGoldenRows + 1;
+  std::vector<uint8_t> changed((first + 2) * stride, 0);
+  std::memset(changed.data() + (first + 1) * stride, 0x3f, 2 * kGoldenDim);
+  const uint32_t numbers[] = {20, first + 1, kFirstSpecialRow, 3};
+  std::vector<uint8_t> copies(4 * stride, 0xee);
+  WidenRows(*table, changed.data(), numbers, copies.data());
+  EXPECT_EQ(std::memcmp(copies.data() + stride, changed.data() + (first + 1) * stride, 2 * kGoldenDim), 0);
+  EXPECT_EQ(copies[2 * stride], 0xee) << "a special row is not copied";
+  EXPECT_EQ(copies[4], 0) << "row 20 has two elements";
+}
+
+TEST(WidenRows, TieredTablesNeedRowsOfOneWidth) {
+  std::shared_ptr<const EmbeddingTable> table;
+  const std::string path = std::string(PROCESSOR_GOLDEN) + "/table/narrow_int8_string.emb";
+  const absl::Status status = EmbeddingTable::Open(path, TableStorage{true, 1.0}, &table);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_NE(status.message().find(path), std::string::npos) << status;
+  EXPECT_NE(status.message().find("narrow_table_rows"), std::string::npos) << status;
+}
+
+TEST(WidenRows, RunsAndStridesAreThoseOfTheFormat) {
+  const auto table = Golden("narrow_bf16_int64.emb");
+  ASSERT_NE(table, nullptr);
+  ASSERT_EQ(table->runs().size(), 4);
+  const RowRun& narrowest = table->runs()[2];
+  EXPECT_EQ(narrowest.first, 14);
+  EXPECT_EQ(narrowest.dim, 2);
+  EXPECT_EQ(narrowest.stride, 4);
+  EXPECT_EQ(NarrowStride(RowType::kFloat32, 5), 20);
+  EXPECT_EQ(NarrowStride(RowType::kFloat32, 14), 64);
+  EXPECT_EQ(NarrowStride(RowType::kFloat32, 60), 256);
+  EXPECT_EQ(NarrowStride(RowType::kBfloat16, 1), 2);
+  EXPECT_EQ(NarrowStride(RowType::kInt8, 9), 16);
+}
+
+}  // namespace
+}  // namespace processor
