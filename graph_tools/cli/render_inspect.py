@@ -117,6 +117,10 @@ def _contents(model: dict[str, Any], title: str, width: int) -> Table:
             kind, notes = "variable", []
             shape = " x ".join(f"{size:,}" for size in content["shape"]) or "scalar"
         notes += [f"{content['index']} index"] if content.get("index") else []
+        widths = ", ".join(
+            f"{rows['dim']} elements from row {rows['first']:,} on" for rows in content.get("narrow") or ()
+        )
+        notes += [widths] if widths else []
         notes += [] if content["used"] else ["no output needs it"]
         notes += [f"copy of {content['duplicate_of']}"] if content.get("duplicate_of") else []
         note = escape(", ".join(notes))

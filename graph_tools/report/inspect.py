@@ -9,6 +9,7 @@ from typing import Annotated
 from graph_tools.json_data import Count, JsonSchema, Positive, Report, reported
 from graph_tools.model.table_record import UnusedTensor
 from graph_tools.report.table_files import IndexKind
+from graph_tools.store.row_runs import NarrowRows
 
 AbsentAnswer = Annotated[str, JsonSchema(enum=["zero", "row", "modulo", "error", "default"])]
 
@@ -91,6 +92,8 @@ class TableInfo:
         How rows are found in an embedding table's file; None: no such file.
     file : str or None
         Name of an embedding table's file in the assets.
+    narrow : list of NarrowRows
+        Rows of the file that have fewer elements: from row `first` on, only the first `dim` ones.
     """
 
     name: str
@@ -103,6 +106,7 @@ class TableInfo:
     used: bool
     index: IndexKind | None = None
     file: str | None = None
+    narrow: list[NarrowRows] = field(default_factory=list)
 
 
 @dataclass

@@ -10,6 +10,7 @@ from typing import Annotated
 from graph_tools.json_data import Count, JsonSchema, Positive, Sha256
 from graph_tools.options import RowType
 from graph_tools.store import TableFile
+from graph_tools.store.row_runs import NarrowRows
 
 AssetPath = Annotated[str, JsonSchema(type="string", pattern="^assets/")]
 IndexKind = Annotated[str, JsonSchema(enum=["direct", "int64", "string"])]
@@ -32,6 +33,8 @@ class TableFileRecord:
         How rows are found: by their numbers (`direct`), or by keys.
     absent_key : str
         Result for a key that the table does not contain: zeros, a refusal of the request, or one of the default rows.
+    narrow : list of NarrowRows
+        Rows that are stored with fewer elements: from row `first` on, only the first `dim` ones.
     """
 
     file: AssetPath
@@ -44,9 +47,10 @@ class TableFileRecord:
     index_kind: IndexKind
     absent_key: AbsentKey
     default_rows: Count
+    narrow: list[NarrowRows] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class PlacedTableFile(TableFileRecord):
     """A table file, and how it was put into its place.
 
@@ -81,6 +85,7 @@ def describe_table_files(files: Mapping[str, TableFile]) -> list[PlacedTableFile
             index_kind=header.index_kind,
             absent_key=header.absent_key,
             default_rows=header.default_rows,
+            narrow=list(header.narrow),
             shared=file.path.stat().st_nlink > 1,
             notes=list(file.notes),
         )

@@ -164,7 +164,7 @@ def _embedding_table(name: str, spec: TableSpec) -> TableInfo:
     size = spec.file.stat().st_size if spec.file is not None else byte_size(spec.rows)
     file = spec.file.name if spec.file is not None else None
     info = TableInfo(name, OWN_FAMILY, keys.shape[0], spec.dim, spec.row_type, size, absent, True)
-    return replace(info, index=spec.index_kind, file=file)
+    return replace(info, index=spec.index_kind, file=file, narrow=list(spec.narrow))
 
 
 def _hash_table(name: str, content: HashTableContent) -> TableInfo:

@@ -22,6 +22,7 @@ from graph_tools.passes.fuse.fuse_products import FuseProducts
 from graph_tools.passes.fuse.fuse_recurrent_layers import FuseRecurrentLayers
 from graph_tools.passes.fuse.fuse_sequence_pooling import FuseSequencePooling
 from graph_tools.passes.fuse.fuse_target_attention import FuseTargetAttention
+from graph_tools.passes.fuse.narrow_table_rows import NarrowTableRows
 from graph_tools.passes.fuse.split_user_items import SplitUserItems
 from graph_tools.rewriting.protocol import Pass
 
@@ -47,6 +48,8 @@ PASSES: tuple[tuple[type[Pass], Make], ...] = (
     (SplitUserItems, lambda options: SplitUserItems(options.user_inputs)),
     # After it, the result of lookups is a tensor of columns, which the later passes use as it is.
     (FuseEmbeddingGroups, lambda _: FuseEmbeddingGroups()),
+    # It looks at the rows of the tables that lookups have become.
+    (NarrowTableRows, lambda _: NarrowTableRows()),
     # Columns were reshaped for interactions, whose fused ops accept columns directly.
     (DropFieldReshapes, lambda _: DropFieldReshapes()),
     # Pool the sequences that lookups have not pooled themselves.
