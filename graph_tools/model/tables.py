@@ -85,6 +85,8 @@ class SparseTable:
         Tensors of the checkpoint for this table that serving does not need: slots, versions, filtered keys.
     misplaced : int
         Number of keys that were dropped from a part because lookups search for them in another part.
+    keeps_order : bool
+        Rows must be stored in the order of the parts, so keys are hashed.
     """
 
     name: str
@@ -96,6 +98,7 @@ class SparseTable:
     absent: Absent
     dropped_tensors: list[tuple[str, int, str]] = field(default_factory=list)
     misplaced: int = 0
+    keeps_order: bool = False
 
     @property
     def count(self) -> int:

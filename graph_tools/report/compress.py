@@ -9,13 +9,13 @@ from typing import Annotated
 from graph_tools.json_data import Count, JsonSchema, NotNegative, Positive, reported
 from graph_tools.report.cut import CutReport
 
-Method = Annotated[str, JsonSchema(enum=["binary_code", "hashes", "quotient_remainder"])]
-WeighedBy = Annotated[str, JsonSchema(enum=["frequency", "nothing"])]
+Method = Annotated[str, JsonSchema(enum=["binary_code", "hashes", "quotient_remainder", "dims"])]
+WeighedBy = Annotated[str, JsonSchema(enum=["frequency", "norm", "nothing"])]
 
 
 @dataclass
 class CompressedTable:
-    """A table whose rows were replaced by sums of the rows of a code.
+    """A table whose rows were replaced by sums of the rows of a code, or by rows of different widths.
 
     Attributes
     ----------
@@ -23,18 +23,22 @@ class CompressedTable:
     bytes_before : int
         Of the keys and rows as exported.
     bytes : int
-        Of the fitted rows.
+        Of the fitted rows; with `dims`, of the elements that rows keep, and of the keys.
     rows : int
         Number of fitted rows.
     method : str
         How keys lead to rows: by the bits of a hash, several hashes, or a division.
     parts : list of int
-        Rows of each block, of each hash, or of quotients and remainders; a key has one row of each.
+        Rows of each block, of each hash, or of quotients and remainders; a key has one row of each. With `dims`, the
+        rows of each width.
+    dims : list of int
+        Widths of rows; empty unless the method is `dims`.
     error : float
         Sum of squared differences between old and new rows, relative to the sum of squares of the old rows; both
         weighted.
     weighed_by : str
-        `frequency`: keys count as often as training met them. `nothing`: the export has no frequencies.
+        `frequency`: keys count as often as training met them. If the export has no frequencies, `nothing`: alike; for
+        `dims` `norm`: as the squares of their rows.
     """
 
     name: str
@@ -47,6 +51,7 @@ class CompressedTable:
     parts: list[Positive]
     error: NotNegative
     weighed_by: WeighedBy
+    dims: list[Positive] = field(default_factory=list)
 
 
 @dataclass
@@ -84,5 +89,5 @@ class CompressReport(CutReport):
     @property
     @reported
     def lossy(self) -> bool:
-        """True: sums of shared rows are not the rows of the table."""
+        """True: the new rows are not those of the table."""
         return True

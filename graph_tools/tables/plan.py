@@ -173,9 +173,8 @@ def plan_sparse(
     equal_absent = policy.absent if policy.unanimous and not changes else None
     found = analyze(source, equal_absent, reach, options, progress)
     span = 0 if found.low is None or found.high is None else found.high - found.low + 1
-    plan = _make_plan(
-        name, source, found, policy, _counts(found, source, span, absent), options, model.live is not None
-    )
+    as_it_is = model.live is not None or table.keeps_order
+    plan = _make_plan(name, source, found, policy, _counts(found, source, span, absent), options, as_it_is)
     plan.reach = reach
     plan.dropped_tensors, plan.misplaced = list(table.dropped_tensors), table.misplaced
     if not policy.unanimous and found.zero_rows:

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from graph_tools.errors import ConversionError, UsageError, VerificationError
+from graph_tools.errors import UsageError, VerificationError
 from graph_tools.graph import attribute
 from graph_tools.graph.op_library import Libraries, our_ops
 from graph_tools.graph.sparse_lookup import lookups
@@ -24,17 +22,18 @@ from graph_tools.rewriting.protocol import PassResult
 from graph_tools.tables.code_fit import fit
 from graph_tools.tables.code_nodes import CodeNodes
 from graph_tools.tables.emit import replace_output
+from graph_tools.tables.mixed_dims import RowWidth, check_widths
 from graph_tools.tables.row_codes import BinaryCode, Hashes, QuotientRemainder, RowCode
 from graph_tools.tensors import Array, ArrayTensor
+from graph_tools.verbs.compressible import find_table, read_table
 from graph_tools.verbs.convert import Conversion
 from graph_tools.verbs.cut import rewrite
 from graph_tools.verbs.leaving_out import Choice
+from graph_tools.verbs.mixed_table import mix_table, turn_back
 from graph_tools.verification import SAMPLES, verify
 
 #: Largest loss of AUC by default; published for binary codes.
 MAX_AUC_LOSS = 0.003
-# Copies of the table's rows that a fit needs.
-_COPIES = 5
 
 
 def compress(
@@ -47,6 +46,7 @@ def compress(
     cut: str = "succession",
     hashes: tuple[int, int] | None = None,
     quotient_remainder: tuple[int, int] | None = None,
+    dims: Sequence[RowWidth] = (),
     without_labels: bool = False,
     max_auc_loss: float = MAX_AUC_LOSS,
     signatures: Sequence[str] = (),
@@ -78,6 +78,8 @@ def compress(
         Instead: so many hashes of a key, each with so many rows.
     quotient_remainder : (int, int), optional
         Instead: numbers of rows for the quotient of a key and for its remainder.
+    dims : sequence of RowWidth
+        Instead of a code: widths of the rows, from those of the most frequent keys on.
     without_labels : bool
         Accept a result whose AUC is not known, since no recorded request has labels.
     max_auc_loss : float
@@ -101,7 +103,7 @@ def compress(
         No request has labels, the AUC falls by more than the limit, or outputs other than scores differ; nothing was
         left behind, and the attribute `report` of the error contains the figures.
     """
-    code = _code_of(bits, blocks, cut, hashes, quotient_remainder)
+    code = _code_of(bits, blocks, cut, hashes, quotient_remainder, dims)
     if not (requests or without_labels or dry_run):
         raise UsageError(
             "--requests: none given, expected recorded requests with labels, which tell what the AUC loses; "
@@ -122,6 +124,7 @@ def compress(
         progress=progress,
         table=table,
         code=code,
+        dims=dims,
         without_labels=without_labels,
         max_auc_loss=max_auc_loss,
     ).run()
@@ -133,10 +136,15 @@ def _code_of(
     cut: str,
     hashes: tuple[int, int] | None,
     quotient_remainder: tuple[int, int] | None,
-) -> RowCode:
-    given = [bits is not None or blocks is not None, hashes is not None, quotient_remainder is not None]
+    dims: Sequence[RowWidth],
+) -> RowCode | None:
+    """Return the code, or None for rows of different widths."""
+    given = [bits is not None or blocks is not None, hashes is not None, quotient_remainder is not None, bool(dims)]
     if sum(given) != 1 or (bits is None) != (blocks is None):
-        raise UsageError("--bits and --blocks, --hashes, --quotient-remainder: expected exactly one of these codes")
+        raise UsageError("--bits and --blocks, --hashes, --quotient-remainder, --dims: expected exactly one of these")
+    if dims:
+        check_widths(dims)
+        return None
     if hashes is not None:
         return Hashes(*hashes)
     if quotient_remainder is not None:
@@ -151,7 +159,8 @@ class _CompressConversion(Conversion[CompressReport]):
     """Replaces a table, then runs the passes of `cut`."""
 
     table: str = ""
-    code: RowCode = field(default_factory=lambda: BinaryCode(1, 1))
+    code: RowCode | None = None
+    dims: Sequence[RowWidth] = ()
     without_labels: bool = False
     max_auc_loss: float = MAX_AUC_LOSS
 
@@ -172,9 +181,16 @@ class _CompressConversion(Conversion[CompressReport]):
 
     def rewrite(self, model: Model, choice: Choice) -> list[PassResult]:
         self.steps.begin(f"Fitting {self.table}")
-        self._report.compressed = replace_table(model, self.table, self.code, self.options.memory_limit)
+        if self.code is None:
+            mixed = mix_table(model, self.table, self.dims, self.options.memory_limit)
+            self._report.compressed = mixed.compressed
+        else:
+            self._report.compressed = replace_table(model, self.table, self.code, self.options.memory_limit)
         self.steps.begin("Rewriting the graph")
-        return rewrite(model, self.options, self.advance, choice)
+        passes = rewrite(model, self.options, self.advance, choice)
+        if self.code is None:
+            turn_back(model, mixed)
+        return passes
 
     def _verify(self, model: Model, folder: Path, report: CutReport) -> None:
         assert isinstance(report, CompressReport)
@@ -224,18 +240,11 @@ def replace_table(model: Model, name: str, code: RowCode, memory_limit: int) -> 
     ConversionError
         The fit would need more memory than `memory_limit`.
     """
-    handle, table = _find(model, name)
+    handle, table = find_table(model, name)
     size, rows = table.count, sum(code.sizes)
     if rows >= size:
         raise UsageError(f"table '{name}': {rows} rows of the code for {size} keys, expected fewer")
-    needed = _COPIES * size * table.dim * 4
-    if needed > memory_limit:
-        raise ConversionError(f"table '{name}': a fit needs {needed} bytes, expected --memory-limit to permit them")
-    keys = np.concatenate([part.keys.read() for part in table.parts])
-    old = np.concatenate([np.asarray(part.rows.read(), np.float32) for part in table.parts])
-    if not np.isfinite(old).all():
-        raise ConversionError(f"table '{name}': has rows that are not finite, expected finite ones")
-    weights = _frequencies(table)
+    keys, old, weights = read_table(table, memory_limit)
     fitted = fit(code, keys, old, weights)
     _replace_lookups(model, handle, table, code, fitted.rows)
     return CompressedTable(
@@ -250,23 +259,6 @@ def replace_table(model: Model, name: str, code: RowCode, memory_limit: int) -> 
         error=fitted.error,
         weighed_by="nothing" if weights is None else "frequency",
     )
-
-
-def _find(model: Model, name: str) -> tuple[str, SparseTable]:
-    for handle, table in model.sparse_tables.items():
-        if name in (handle, table.name) and lookups(model.graph, handle):
-            return handle, table
-    known = ", ".join(sorted(table.name for table in model.sparse_tables.values())) or "none"
-    raise UsageError(f"--table {name}: no table with keys, expected one of: {known}")
-
-
-def _frequencies(table: SparseTable) -> Array | None:
-    """Return how often training met each key, [n] float32, and at least once; None if the export does not say."""
-    found = [part.frequencies.read() for part in table.parts if part.frequencies is not None]
-    if len(found) < len(table.parts) or not found:
-        return None
-    counts: Array = np.maximum(np.concatenate(found).astype(np.float32), 1.0)
-    return counts if len(counts) == table.count else None
 
 
 def _replace_lookups(model: Model, handle: str, table: SparseTable, code: RowCode, rows: Array) -> None:

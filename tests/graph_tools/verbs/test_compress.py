@@ -150,7 +150,7 @@ def test_a_result_that_loses_too_much_is_not_written(export: Path, tmp_path: Pat
         ({"table": "item"}, "--table item: no table with keys, expected one of: user_id, word"),
         ({"bits": 22}, "4096 rows of the code for 2000 keys"),
         ({"blocks": 17}, "--blocks 17"),
-        ({"bits": 16, "hashes": (2, 9)}, "expected exactly one of these codes"),
+        ({"bits": 16, "hashes": (2, 9)}, "expected exactly one of these"),
         ({"quotient_remainder": (1000, 1000)}, "2000 rows of the code for 2000 keys"),
     ],
 )
