@@ -21,13 +21,14 @@ from load_tests._cases import run_cases
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
 from load_tests._report import Target
-from load_tests.fleet import delivery, dying_host, placement, replica
+from load_tests.fleet import delivery, dying_host, placement, replica, takeover
 from load_tests.fleet.setup import Setup
 
 __all__ = ["CASES", "main"]
 
 CASES: dict[str, tuple[Callable[[Setup], dict[str, Any]], Callable[[dict[str, Any]], list[Target]]]] = {
     "delivery": (delivery.measure, delivery.judge),
+    "takeover": (takeover.measure, takeover.judge),
     "dying_host": (dying_host.measure, dying_host.judge),
     "placement": (placement.measure, placement.judge),
     "replica": (replica.measure, replica.judge),

@@ -24,7 +24,7 @@ import numpy as np
 from load_tests._report import Target
 from load_tests.fleet.setup import FleetProxy, Setup, make_certificates, wait_until, write_model
 
-__all__ = ["judge", "measure"]
+__all__ = ["judge", "measure", "run_agents", "weight_of"]
 
 _PROCESSES = 4
 _BUCKETS = 91
@@ -46,12 +46,12 @@ def measure(setup: Setup) -> dict[str, Any]:
                 proxy.client.deploy(f"model_{model}", write_model(folder / "models" / str(model) / str(version)))
         ended = spawn.Event()
         shares = [machines[first::_PROCESSES] for first in range(_PROCESSES)]
-        files = (proxy.url, proxy.token_file, proxy.ca_file)
-        processes = [spawn.Process(target=_run_agents, args=(share, *files, ended)) for share in shares if share]
+        files = ((proxy.url,), proxy.token_file, proxy.ca_file)
+        processes = [spawn.Process(target=run_agents, args=(share, *files, ended)) for share in shares if share]
         for process in processes:
             process.start()
         try:
-            wait_until(lambda: all(_weight(machine) is not None for machine in machines))
+            wait_until(lambda: all(weight_of(machine) is not None for machine in machines))
             wait_until(lambda: len(proxy.client.status()["hosts"]) == setup.agents)
             delays = [_change(proxy, machines, number) for number in range(setup.changes)]
         finally:
@@ -80,13 +80,13 @@ def _change(proxy: FleetProxy, machines: list[Path], number: int) -> list[float]
     percent = 1.0 + number % 90
     begun = time.time()
     proxy.client.traffic("model_0", {2: percent})
-    wait_until(lambda: all(_weight(machine) == round(100 * percent) for machine in machines))
+    wait_until(lambda: all(weight_of(machine) == round(100 * percent) for machine in machines))
     found = [(machine / "desired.json").stat().st_mtime - begun for machine in machines]
     time.sleep(_PAUSE_S)
     return found
 
 
-def _weight(machine: Path) -> int | None:
+def weight_of(machine: Path) -> int | None:
     """Return the share of version 2 that the hosts of a machine are told; None: no state yet."""
     try:
         model = json.loads((machine / "desired.json").read_bytes())["models"]["model_0"]
@@ -95,16 +95,15 @@ def _weight(machine: Path) -> int | None:
     return sum(int(arm["weight"]) for arm in model["routing"]["arms"])
 
 
-def _run_agents(machines: list[Path], url: str, token_file: Path, ca_file: Path, ended: Event) -> None:
+def run_agents(machines: list[Path], urls: tuple[str, ...], token_file: Path, ca_file: Path, ended: Event) -> None:
+    """Run the agents of machines until an event is set."""
     from serving_proxy.agent.process import run
     from serving_proxy.agent.settings import AgentSettings
 
     async def main() -> None:
         stop = asyncio.Event()
         made = [
-            AgentSettings(
-                server=(url,), state_dir=machine, machine=machine.name, token_file=token_file, ca_file=ca_file
-            )
+            AgentSettings(server=urls, state_dir=machine, machine=machine.name, token_file=token_file, ca_file=ca_file)
             for machine in machines
         ]
         agents = [asyncio.create_task(run(settings, stop)) for settings in made]

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from typing import Any
 
 from load_tests._programs import ROOT, ProgramError
 from serving_proxy import Client, messages
+from serving_proxy.errors import ProxyError
 
 __all__ = ["FleetProxy", "Setup", "make_certificates", "wait_until", "write_model"]
 
@@ -52,7 +53,7 @@ class Setup:
     @property
     def seconds(self) -> float:
         """How long clients send requests before and after a host dies [s]."""
-        return 1.0 if self.quick else 5.0
+        return 1.0 if self.quick else 3.0
 
     @property
     def rounds(self) -> int:
@@ -67,25 +68,32 @@ class FleetProxy:
     ----------
     folder : Path
         Must contain `proxy.crt`, `proxy.key` and `ca.crt`, which `make_certificates` writes.
+    name : str
+        Name of its state directory, below `folder`.
+    options : sequence of str
+        Further options of `serve`.
     """
 
     client: Client
     url: str
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, name: str = "proxy", options: Sequence[str] = ()) -> None:
+        self._folder, self._name, self._options = folder, name, options
         self._port = 0
         self.token_file = folder / "agents.token"
+        self.admin_token_file = folder / "admin.token"
         self.ca_file = folder / "ca.crt"
 
     def __enter__(self) -> FleetProxy:
         self.token_file.write_text("the-token-of-the-agents\n")
-        state = self._folder / "proxy"
+        self.admin_token_file.write_text("the-token-of-the-operators\n")
+        state = self._folder / self._name
         command = [sys.executable, "-m", "serving_proxy", "serve", "--state-dir", str(state), "--engine", "agents"]
         command += ["--admin-port", str(self._port), "--agent-token-file", str(self.token_file)]
+        command += ["--token-file", str(self.admin_token_file), *self._options]
         command += ["--admin-tls-cert", str(self._folder / "proxy.crt"), "--admin-tls-key"]
         command.append(str(self._folder / "proxy.key"))
-        log = self._folder / "proxy.log"
+        log = self._folder / f"{self._name}.log"
         with log.open("wb") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=output, cwd=ROOT)
 
@@ -102,12 +110,20 @@ class FleetProxy:
             self.url = wait_until(told)["admin"]
             # One that is started again is found by the same agents.
             self._port = int(self.url.rpartition(":")[2])
-            token = (state / "admin.token").read_text().strip()
-            self.client = Client(self.url, token, verify=self.ca_file)
+            self.client = Client(self.url, self.admin_token_file.read_text().strip(), verify=self.ca_file)
         except BaseException:
             self._process.kill()
             raise
         return self
+
+    @property
+    def leads(self) -> bool:
+        """Return whether it answers, and no other proxy leads."""
+        try:
+            self.client.status()
+        except ProxyError:
+            return False
+        return True
 
     def kill(self) -> None:
         """Kill the proxy, as a crash would."""

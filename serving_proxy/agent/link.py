@@ -48,7 +48,7 @@ class Link:
         await self._http.aclose()
 
     async def desired(self, after: tuple[int, int] | None) -> MachineState | None:
-        """Wait for a state other than the one that the machine has; None: there is none yet.
+        """Wait for a state other than the one that the machine has; None: there is none yet, ask again.
 
         Raises
         ------
@@ -59,7 +59,7 @@ class Link:
         if after is not None:
             params |= {"term": after[0], "generation": after[1]}
         answer = await self._unless_moved(self._ask("GET", "desired", _WAIT_S + _SILENT_S, params=params))
-        if answer.status_code == 204:
+        if answer is None or answer.status_code == 204:
             return None
         with _reading(answer):
             return MachineState.model_validate_json(answer.content)
@@ -70,8 +70,8 @@ class Link:
         with _reading(answer):
             return ReportAnswer.model_validate_json(answer.content)
 
-    async def _unless_moved(self, asking: Coroutine[Any, Any, httpx.Response]) -> httpx.Response:
-        """Wait for an answer, but not longer than until another proxy has answered a report.
+    async def _unless_moved(self, asking: Coroutine[Any, Any, httpx.Response]) -> httpx.Response | None:
+        """Wait for an answer, but not longer than until another proxy has answered a report: None.
 
         A machine that falls silent does not close its connections.
         """
@@ -79,9 +79,7 @@ class Link:
         asked, moved = asyncio.create_task(asking), asyncio.create_task(self._moved.wait())
         try:
             await asyncio.wait([asked, moved], return_when=asyncio.FIRST_COMPLETED)
-            if not asked.done():
-                raise UnavailableError(f"{self.server} leads now, expected its state")
-            return await asked
+            return await asked if asked.done() else None
         finally:
             asked.cancel()
             moved.cancel()
