@@ -101,11 +101,13 @@ class Agent:
 
     def accept(self, state: MachineState) -> bool:
         """Accept a state unless it is older than one that was accepted before, and return whether it was."""
-        known = self.memory.order
-        if state.order < known:
+        known, before = self.memory.order, self.memory.state
+        is_other = before is not None and state.order == known and state.desired != before.desired
+        if state.order < known or is_other:
             refused = (
-                f"term {state.term}, generation {state.generation} of {self._link.server} is older than "
-                f"term {known[0]}, generation {known[1]}, which was followed before"
+                f"term {state.term}, generation {state.generation} of {self._link.server} is "
+                f"{'another state than' if is_other else 'older than'} term {known[0]}, generation {known[1]}, "
+                "which was followed before"
             )
             if refused != self.refused:
                 log.error("refused: %s", refused)

@@ -18,7 +18,8 @@ from serving_proxy.records.agents import AgentReport, MachineState, ReportAnswer
 
 _WAIT_S = 20.0
 # A proxy that is silent for longer than it was asked to wait is tried again.
-_SILENT_S = 5.0
+# If it is busy, asking it more often would keep it busy, so the patience is doubled after each failure.
+_SILENT_S, _MOST_PATIENCE_S = 5.0, 40.0
 _CONNECT_S = 3.0
 
 
@@ -34,6 +35,7 @@ class Link:
         self._settings = settings
         self._servers = list(settings.server)
         self._moved = asyncio.Event()
+        self._patience_s: dict[str, float] = {}
         trusted = ssl.create_default_context(cafile=None if settings.ca_file is None else str(settings.ca_file))
         # Proxies that the environment names are for other networks.
         self._http = httpx.AsyncClient(verify=trusted, trust_env=False, follow_redirects=False)
@@ -58,7 +60,7 @@ class Link:
         params: dict[str, float] = {"wait": _WAIT_S}
         if after is not None:
             params |= {"term": after[0], "generation": after[1]}
-        answer = await self._unless_moved(self._ask("GET", "desired", _WAIT_S + _SILENT_S, params=params))
+        answer = await self._unless_moved(self._ask("GET", "desired", _WAIT_S, params=params))
         if answer is None or answer.status_code == 204:
             return None
         with _reading(answer):
@@ -66,7 +68,7 @@ class Link:
 
     async def report(self, report: AgentReport) -> ReportAnswer:
         """Report the actual state of the machine; raise the errors of `desired`."""
-        answer = await self._ask("POST", "report", _SILENT_S, content=report.model_dump_json().encode())
+        answer = await self._ask("POST", "report", 0.0, content=report.model_dump_json().encode())
         with _reading(answer):
             return ReportAnswer.model_validate_json(answer.content)
 
@@ -84,18 +86,22 @@ class Link:
             asked.cancel()
             moved.cancel()
 
-    async def _ask(self, method: str, what: str, limit_s: float, **values: Any) -> httpx.Response:
+    async def _ask(self, method: str, what: str, wait_s: float, **values: Any) -> httpx.Response:
+        patience = self._patience_s.get(what, _SILENT_S)
         faults: list[ProxyError] = []
         for server in list(self._servers):
             try:
-                answer = await self._send(server, method, what, limit_s, values)
+                answer = await self._send(server, method, what, wait_s + patience, values)
             except ProxyError as error:
+                if isinstance(error, LateError):
+                    self._patience_s[what] = min(2 * patience, _MOST_PATIENCE_S)
                 faults.append(error)
                 continue
             if self._servers[0] != server:
                 self._servers.remove(server)
                 self._servers.insert(0, server)
                 self._moved.set()
+            self._patience_s.pop(what, None)
             return answer
         # A refusal says more than a proxy that does not answer.
         raise next((fault for fault in faults if not isinstance(fault, UnavailableError | LateError)), faults[0])

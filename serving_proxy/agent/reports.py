@@ -7,9 +7,10 @@ import asyncio
 import json
 import logging
 import os
+import random
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from serving_proxy.agent.agent import Agent
 from serving_proxy.agent.link import Link
 from serving_proxy.errors import ProxyError
 from serving_proxy.records.agents import AgentReport, HostReport
-from serving_proxy.records.hosts import HUNG
+from serving_proxy.records.hosts import HUNG, HostSeen
 from serving_proxy.state_dir.actual import ActualFiles
 from serving_proxy.system.files import read_regular
 from serving_proxy.version import version
@@ -25,7 +26,7 @@ from serving_proxy.version import version
 log = logging.getLogger("serving_proxy.agent")
 
 _LOOK_S = 0.2
-_PERIOD_S = 1.0
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 0.25, 8.0
 _MOST_BYTES = 64 * 1024 * 1024
 
 
@@ -44,28 +45,37 @@ class Reporter:
         self._link = link
         self._agent = agent
         self._name = secrets.token_hex(8)
+        self._version = version()
         self._actual: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {}
         # What the proxy has: the stamp of each host's `actual.json`, and all else that matters at once.
         self._told: dict[str, tuple[int, ...]] = {}
         self._told_state: Any = None
         self._fault = ""
+        self._retry_s = _FIRST_RETRY_S
 
     async def run(self) -> None:
         """Report until the task is cancelled."""
-        due, server = 0.0, ""
+        due, stats_due, not_before, server = 0.0, 0.0, 0.0, ""
         while True:
-            report, stamps, state = self._look(server == self._link.server)
-            if time.monotonic() >= due or stamps != self._told or state != self._told_state:
-                period = await self._send(report, stamps, state)
-                server = self._link.server
-                due = time.monotonic() + period
+            if server != self._link.server:
+                self._told, stats_due = {}, 0.0
+            hosts, stamps, state = self._look()
+            now = time.monotonic()
+            if now >= not_before and (now >= due or stamps != self._told or state != self._told_state):
+                with_stats = now >= stats_due
+                report_in, stats_in = await self._send(self._report(hosts, stamps, with_stats), stamps, state)
+                server, now = self._link.server, time.monotonic()
+                # Machines that were started together must not report together.
+                due = now + report_in * random.uniform(0.8, 1.0)
+                stats_due = now + stats_in * random.uniform(0.8, 1.0) if with_stats else stats_due
+                not_before = due if self._fault else 0.0
             with_changes = asyncio.create_task(self._agent.changed.wait())
             await asyncio.wait([with_changes], timeout=_LOOK_S)
             with_changes.cancel()
             self._agent.changed.clear()
 
-    async def _send(self, report: AgentReport, stamps: dict[str, tuple[int, ...]], state: Any) -> float:
-        """Send a report, and return when the next one is due [s]."""
+    async def _send(self, report: AgentReport, stamps: dict[str, tuple[int, ...]], state: Any) -> tuple[float, float]:
+        """Send a report, and return when the next one is due, and when statistics are due again [s]."""
         try:
             answer = await self._link.report(report)
         except ProxyError as error:
@@ -73,36 +83,34 @@ class Reporter:
                 self._fault = str(error)
                 log.warning("report: %s", error)
             self._told, self._told_state = {}, None
-            await asyncio.sleep(_LOOK_S)
-            return _PERIOD_S
-        self._fault = ""
+            self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
+            return self._retry_s, 0.0
+        self._fault, self._retry_s = "", _FIRST_RETRY_S
         self._told = {host: stamp for host, stamp in stamps.items() if host not in answer.unknown}
         self._told_state = state
-        return answer.report_in
+        return answer.report_in, answer.stats_in
 
-    def _look(self, same_server: bool) -> tuple[AgentReport, dict[str, tuple[int, ...]], Any]:
-        """Return the present report, the stamps of the files that it is made from, and what is reported at once."""
-        if not same_server:
-            self._told = {}
-        origins = self._agent.origins
-        hosts, stamps = {}, {}
+    def _look(self) -> tuple[list[HostSeen], dict[str, tuple[int, ...]], Any]:
+        """Return the hosts, the stamps of their `actual.json`, and all else that is reported at once."""
+        hosts, stamps = [], {}
         for seen in self._files.read():
             stamp, actual = self._read_actual(seen.name)
-            if not actual:
-                continue
-            stamps[seen.name] = stamp
-            hosts[seen.name] = HostReport(
-                alive=seen.alive,
-                hung=seen.state == HUNG,
-                actual=None if self._told.get(seen.name) == stamp else with_origins(actual, origins),
-                stats=seen.stats,
-                counted_at=seen.counted_at,
-            )
-        agent, (term, generation) = self._agent, self._agent.applied
-        highest = agent.memory.order
-        report = AgentReport(
+            if actual:
+                hosts.append(seen)
+                stamps[seen.name] = stamp
+        agent = self._agent
+        urgent = {seen.name: (seen.alive, seen.state == HUNG) for seen in hosts}
+        fetches = (agent.fetches.failed, sorted(agent.fetches.running))
+        return hosts, stamps, (urgent, agent.applied, agent.memory.order, agent.refused, fetches)
+
+    def _report(
+        self, hosts: Iterable[HostSeen], stamps: Mapping[str, tuple[int, ...]], with_stats: bool
+    ) -> AgentReport:
+        agent, (term, generation), highest = self._agent, self._agent.applied, self._agent.memory.order
+        origins = agent.origins
+        return AgentReport(
             agent=self._name,
-            version=version(),
+            version=self._version,
             cpus=len(os.sched_getaffinity(0)),
             memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             term=term,
@@ -112,10 +120,19 @@ class Reporter:
             refused=agent.refused,
             fetching=agent.fetches.running,
             failed=agent.fetches.failed,
-            hosts=hosts,
+            hosts={
+                seen.name: HostReport(
+                    alive=seen.alive,
+                    hung=seen.state == HUNG,
+                    actual=None
+                    if self._told.get(seen.name) == stamps[seen.name]
+                    else with_origins(self._actual[seen.name][1], origins),
+                    stats=seen.stats if with_stats else {},
+                    counted_at=seen.counted_at,
+                )
+                for seen in hosts
+            },
         )
-        urgent = {name: (host.alive, host.hung) for name, host in hosts.items()}
-        return report, stamps, (urgent, agent.applied, highest, agent.refused, report.failed, sorted(report.fetching))
 
     def _read_actual(self, name: str) -> tuple[tuple[int, ...], dict[str, Any]]:
         path = self._files.folder / name / "actual.json"

@@ -23,6 +23,8 @@ _GATHER_S = 5.0
 _LEAST_PERIOD_S = 1.0
 # At most so many reports a second, whatever the number of machines.
 _REPORTS_PER_S = 200.0
+# Statistics of twenty models take 3 ms to read.
+_STATS_PER_S = 50.0
 _MOST_REPLACED = 15
 
 
@@ -119,8 +121,13 @@ class Machines:
             stats, counted = told.stats or seen.stats, told.counted_at or seen.counted_at
             machine.hosts[host] = replace(seen, alive=told.alive, state=state, stats=stats, counted_at=counted)
         machine.report, machine.heard, machine.is_complete = report, now, not unknown
-        period = max(_LEAST_PERIOD_S, len(self._machines) / _REPORTS_PER_S)
-        return ReportAnswer(term=order[0], generation=order[1], report_in=period, unknown=tuple(unknown))
+        return ReportAnswer(
+            term=order[0],
+            generation=order[1],
+            report_in=self._period(_REPORTS_PER_S),
+            stats_in=self._period(_STATS_PER_S),
+            unknown=tuple(unknown),
+        )
 
     def forget(self) -> list[str]:
         """Remove the machines that have been away for an hour, and return their names."""
@@ -137,7 +144,8 @@ class Machines:
     def away_for(self, machine: Machine) -> float | None:
         """Return how long a machine has not reported [s]; None if it reports."""
         silent = self._clock() - machine.heard
-        return None if machine.report is not None and silent < SILENT_S else silent
+        longest = max(SILENT_S, 3 * self._period(_REPORTS_PER_S))
+        return None if machine.report is not None and silent < longest else silent
 
     def read(self) -> tuple[HostSeen, ...]:
         """Return the hosts of all machines; those of machines that are away are not alive."""
@@ -150,12 +158,16 @@ class Machines:
                 found.append(_with_failed(host, failed) if failed else host)
         return tuple(found)
 
+    def _period(self, most_per_s: float) -> float:
+        return max(_LEAST_PERIOD_S, len(self._machines) / most_per_s)
+
     def _is_silent(self, machine: Machine) -> bool:
         return self.away_for(machine) is not None
 
 
 def _highest(report: AgentReport) -> tuple[int, int]:
-    return report.highest_term, report.highest_generation
+    # A refused state may have the same order, but must then have a larger one.
+    return report.highest_term, report.highest_generation + (report.refused is not None)
 
 
 def _with_failed(host: HostSeen, failed: dict[str, str]) -> HostSeen:

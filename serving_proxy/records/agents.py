@@ -43,7 +43,7 @@ class HostReport(_Message):
     actual : dict or None
         Its `actual.json`, with the paths that the proxy knows; None: as in the last report.
     stats : dict
-        Its newest statistics, with those of mirrored traffic under `shadow`.
+        Its newest statistics, with those of mirrored traffic under `shadow`; empty: as in the last report.
     counted_at : float [s]
         When they were written, by the clock of the machine's file system.
     """
@@ -111,6 +111,8 @@ class ReportAnswer(_Message):
         The newest state.
     report_in : float [s]
         When the next report is due, if nothing changes before.
+    stats_in : float [s]
+        When statistics are due again; they are much larger than the rest.
     unknown : tuple of str
         Hosts whose `actual.json` the proxy does not have; the agent sends it at once.
     """
@@ -118,6 +120,7 @@ class ReportAnswer(_Message):
     term: int
     generation: int
     report_in: float
+    stats_in: float = 1.0
     unknown: tuple[str, ...] = ()
 
 

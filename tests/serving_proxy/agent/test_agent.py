@@ -64,7 +64,10 @@ def test_lower_states_are_refused_also_after_a_restart(tmp_path: Path) -> None:
         assert not agent.accept(state(1, 900))
         assert not agent.accept(state(2, 4))
         assert agent.refused is not None
-        assert "term 1" not in agent.refused
+        assert "older than term 2, generation 5" in agent.refused
+        # Another proxy, which has lost its state, and has happened to come as far.
+        assert not agent.accept(state(2, 5, 1))
+        assert "another state than term 2, generation 5" in agent.refused
         again = make_agent(tmp_path)
         assert again.memory.order == (2, 5)
         assert not again.accept(state(1, 901))
