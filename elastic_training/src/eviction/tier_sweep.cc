@@ -94,7 +94,7 @@ void TierSweep::AfterUpdate() {
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock) return;  // Another thread takes the step.
   if (const size_t owed = log->Owed(); owed != 0) {
-    log->Reclaim(owed, [this](const RowLog::Row& row, LogPlace place) { table_->MoveInLog(row, place); });
+    log->Reclaim(owed, [this](RowLog::Moved* rows, size_t count) { table_->MoveInLog(rows, count); });
   }
   const size_t limit = table_->config().tiers.memory_bytes;
   // Measuring takes the lock of each segment.

@@ -2,6 +2,7 @@
 #include "src/ssd/log_file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -19,7 +20,9 @@
 namespace elastic_training {
 namespace {
 
-constexpr char kMagic[8] = {'E', 'T', 'R', 'O', 'W', 'S', '0', '1'};
+constexpr char kMagic[8] = {'E', 'T', 'R', 'O', 'W', 'S', '0', '2'};
+// The last two characters are the version.
+constexpr size_t kMagicName = 6;
 
 struct FileHeader {
   char magic[8];
@@ -114,6 +117,13 @@ LogFile* LogFile::Open(const std::string& folder, const std::string& run, uint32
   const size_t read = Transfer(path, "read", sizeof(header), [&](size_t done) {
     return pread(descriptor, reinterpret_cast<char*>(&header) + done, sizeof(header) - done, static_cast<off_t>(done));
   });
+  if (read == sizeof(header) && std::memcmp(header.magic, kMagic, kMagicName) == 0 &&
+      std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
+    throw SsdError(SsdError::Kind::kRefused,
+                   path + ": rows of version " + std::string(header.magic + kMagicName, 2) + ", expected version " +
+                       std::string(kMagic + kMagicName, 2) +
+                       "; restore a checkpoint that has a copy of the rows, or remove the folder");
+  }
   if (read != sizeof(header) || std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0 ||
       header.checksum != header.Sum() || header.serial != serial || header.slots > (1u << 20)) {
     throw SsdError(SsdError::Kind::kDamaged, path + ": damaged, expected the header of a file of rows");
@@ -148,7 +158,43 @@ void LogFile::RemoveUnneeded(const std::string& folder, const std::string& run, 
   }
 }
 
-LogFile::~LogFile() { close(descriptor_); }
+LogFile::~LogFile() {
+  if (mapped_ != nullptr) munmap(const_cast<char*>(mapped_), bytes());
+  close(descriptor_);
+}
+
+void LogFile::Map() {
+  if (slots() == 0) return;
+  void* const mapped = mmap(nullptr, bytes(), PROT_READ, MAP_SHARED, descriptor_, 0);
+  if (mapped == MAP_FAILED) return;
+  madvise(mapped, bytes(), MADV_RANDOM);
+  madvise(mapped, bytes(), MADV_DONTDUMP);
+  mapped_ = static_cast<const char*>(mapped);
+}
+
+bool LogFile::WasCached(uint32_t slot) const {
+  const auto has = [this](int64_t at) {
+    const size_t page = static_cast<size_t>(at) / kPageBytes;
+    return (cached_[page / 64].load(std::memory_order_relaxed) >> page % 64 & 1) != 0;
+  };
+  for (int64_t at = offset(slot); at < offset(slot + 1); at += kPageBytes) {
+    if (!has(at)) return false;
+  }
+  return has(offset(slot + 1) - 1);
+}
+
+void LogFile::SetCached(uint32_t slot, uint32_t count) const {
+  const size_t end = static_cast<size_t>(offset(slot + count) - 1) / kPageBytes;
+  for (size_t page = static_cast<size_t>(offset(slot)) / kPageBytes; page <= end; ++page) {
+    const uint64_t bit = uint64_t{1} << page % 64;
+    std::atomic<uint64_t>& bits = cached_[page / 64];
+    if ((bits.load(std::memory_order_relaxed) & bit) == 0) bits.fetch_or(bit, std::memory_order_relaxed);
+  }
+}
+
+void LogFile::ForgetCached() const {
+  for (std::atomic<uint64_t>& bits : cached_) bits.store(0, std::memory_order_relaxed);
+}
 
 void LogFile::Write(uint32_t slot, const char* records, uint32_t count) {
   const size_t bytes = static_cast<size_t>(count) * identity_.record_bytes;
@@ -156,20 +202,25 @@ void LogFile::Write(uint32_t slot, const char* records, uint32_t count) {
   Transfer(path_, "write", bytes, [&](size_t done) {
     return pwrite(descriptor_, records + done, bytes - done, offset(slot) + static_cast<off_t>(done));
   });
+  SetCached(slot, count);
   // The device may begin, so that Sync finds little to do.
   sync_file_range(descriptor_, offset(slot), static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE);
 }
 
 bool LogFile::Read(uint32_t slot, char* records, uint32_t count) const {
   const size_t bytes = static_cast<size_t>(count) * identity_.record_bytes;
-  return Transfer(path_, "read", bytes, [&](size_t done) {
-           return pread(descriptor_, records + done, bytes - done, offset(slot) + static_cast<off_t>(done));
-         }) == bytes;
+  const size_t read = Transfer(path_, "read", bytes, [&](size_t done) {
+    return pread(descriptor_, records + done, bytes - done, offset(slot) + static_cast<off_t>(done));
+  });
+  if (read == bytes) SetCached(slot, count);
+  return read == bytes;
 }
 
 bool LogFile::ReadCached(uint32_t slot, char* records, uint32_t count) const {
   const iovec part{records, static_cast<size_t>(count) * identity_.record_bytes};
-  return preadv2(descriptor_, &part, 1, offset(slot), RWF_NOWAIT) == static_cast<ssize_t>(part.iov_len);
+  if (preadv2(descriptor_, &part, 1, offset(slot), RWF_NOWAIT) != static_cast<ssize_t>(part.iov_len)) return false;
+  SetCached(slot, count);
+  return true;
 }
 
 void LogFile::Fetch(uint32_t slot, uint32_t count) const {
@@ -183,6 +234,27 @@ void LogFile::Sync() {
   if (fdatasync(descriptor_) == 0) return;
   failed_.store(errno);
   throw SsdError::OfCall(path_, "fdatasync", failed_.load());
+}
+
+bool LogFile::HasRows(uint32_t slot, uint32_t count) const {
+  for (const uint32_t end = slot + count; slot < end; slot = (slot / 64 + 1) * 64) {
+    const uint32_t bits = std::min(64 - slot % 64, end - slot);
+    if ((rows_[slot / 64].load(std::memory_order_relaxed) >> slot % 64 & ~uint64_t{0} >> (64 - bits)) != 0) return true;
+  }
+  return false;
+}
+
+void LogFile::AddRows(uint32_t slot, uint32_t count) {
+  live_.fetch_add(count, std::memory_order_relaxed);
+  for (const uint32_t end = slot + count; slot < end; slot = (slot / 64 + 1) * 64) {
+    const uint32_t bits = std::min(64 - slot % 64, end - slot);
+    rows_[slot / 64].fetch_or(~uint64_t{0} >> (64 - bits) << slot % 64, std::memory_order_relaxed);
+  }
+}
+
+bool LogFile::DropRow(uint32_t slot) {
+  rows_[slot / 64].fetch_and(~(uint64_t{1} << slot % 64), std::memory_order_relaxed);
+  return live_.fetch_sub(1) == 1;
 }
 
 void LogFile::Remove() { unlink(path_.c_str()); }

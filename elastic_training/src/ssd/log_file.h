@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace elastic_training {
 
@@ -67,6 +68,12 @@ class LogFile {
   bool Read(uint32_t slot, char* records, uint32_t count) const;
   /// Reads what the page cache has; false if it lacks a part.
   bool ReadCached(uint32_t slot, char* records, uint32_t count) const;
+  /// Where a record is in memory that the file is mapped to, for GuardedCopy only; null without.
+  const char* mapped(uint32_t slot) const { return mapped_ == nullptr ? nullptr : mapped_ + offset(slot); }
+  /// Whether the page cache had a record when it was written or read last.
+  bool WasCached(uint32_t slot) const;
+  /// Forgets that for all records: the page cache has lost some.
+  void ForgetCached() const;
   /// Asks the device for records that Read will want.
   void Fetch(uint32_t slot, uint32_t count) const;
   /// Brings all that was written to the device. \throws SsdError
@@ -74,20 +81,45 @@ class LogFile {
   bool failed() const { return failed_.load() != 0; }
   void Remove();
 
-  /// Records that are in the file, those that have been given numbers, and those that are rows.
+  /// Whether a record is a row, which anybody may ask at any time.
+  bool IsRow(uint32_t slot) const { return (rows_[slot / 64].load(std::memory_order_relaxed) >> slot % 64 & 1) != 0; }
+  /// Whether one of some records is.
+  bool HasRows(uint32_t slot, uint32_t count) const;
+  /// Makes records rows that are none.
+  void AddRows(uint32_t slot, uint32_t count);
+  /// Makes a row a mere record; returns whether it was the last row.
+  bool DropRow(uint32_t slot);
+  int64_t live() const { return live_.load(std::memory_order_relaxed); }
+
+  /// Records that are in the file, and those that have been given numbers.
   std::atomic<uint32_t> written{0};
   std::atomic<uint32_t> taken{0};
-  std::atomic<int64_t> live{0};
 
  private:
   LogFile(std::string path, int descriptor, Identity identity)
-      : path_(std::move(path)), descriptor_(descriptor), identity_(std::move(identity)) {}
+      : path_(std::move(path)),
+        descriptor_(descriptor),
+        identity_(std::move(identity)),
+        rows_((identity_.slots + 63) / 64),
+        cached_(bytes() / kPageBytes / 64 + 1) {
+    Map();
+  }
 
+  static constexpr size_t kPageBytes = 4096;
+
+  void Map();
   void WriteHeader();
+  void SetCached(uint32_t slot, uint32_t count) const;
 
   const std::string path_;
   const int descriptor_;
   const Identity identity_;
+  // A bit for each record, so that reclaiming looks for no others.
+  std::vector<std::atomic<uint64_t>> rows_;
+  std::atomic<int64_t> live_{0};
+  const char* mapped_ = nullptr;
+  // A bit for each page.
+  mutable std::vector<std::atomic<uint64_t>> cached_;
   std::atomic<bool> dirty_{true};
   std::atomic<int> failed_{0};
 };

@@ -5,12 +5,11 @@
 #include <cstring>
 #include <utility>
 
-#include "src/ssd/record.h"
-
 namespace elastic_training {
 namespace {
 
-constexpr size_t kMostBuffers = 32;
+constexpr size_t kMostBuffers = 16;
+constexpr size_t kSpareBuffers = 4;
 // Removed files that are kept for the next ones.
 constexpr size_t kSpareFiles = 1;
 constexpr std::chrono::milliseconds kRetry(100);
@@ -29,9 +28,17 @@ LogWriter::~LogWriter() {
   if (made_ != nullptr) made_->Remove();
 }
 
-void LogWriter::ThrowError() const {
+void LogWriter::Throw() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (error_) throw SsdError(*error_);
+}
+
+std::unique_ptr<char[]> LogWriter::TakeMemory(size_t bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (spare_.empty()) return std::unique_ptr<char[]>(new char[bytes]);
+  std::unique_ptr<char[]> taken = std::move(spare_.back());
+  spare_.pop_back();
+  return taken;
 }
 
 void LogWriter::Add(LogBuffer buffer) {
@@ -83,12 +90,6 @@ void LogWriter::WriteFront(std::unique_lock<std::mutex>* lock) {
   LogBuffer& buffer = queue_.front();
   LogFile& file = *buffer.file;
   lock->unlock();
-  const size_t bytes = file.identity().record_bytes;
-  for (uint32_t i = 0; i < buffer.count; ++i) {
-    char* const record = buffer.bytes.get() + i * bytes;
-    const uint32_t checksum = ChecksumOf(record, bytes, buffer.first + i);
-    std::memcpy(record, &checksum, sizeof(checksum));
-  }
   std::optional<SsdError> error;
   try {
     file.Write(buffer.first, buffer.bytes.get(), buffer.count);
@@ -97,8 +98,10 @@ void LogWriter::WriteFront(std::unique_lock<std::mutex>* lock) {
   }
   lock->lock();
   error_ = error;
+  failed_.store(error.has_value(), std::memory_order_relaxed);
   if (!error) {
     file.written.store(buffer.first + buffer.count, std::memory_order_release);
+    if (spare_.size() < kSpareBuffers) spare_.push_back(std::move(buffer.bytes));
     queue_.pop_front();
   }
 }

@@ -4,6 +4,7 @@
 #ifndef ELASTIC_TRAINING_SSD_LOG_WRITER_H_
 #define ELASTIC_TRAINING_SSD_LOG_WRITER_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -32,7 +33,11 @@ class LogWriter {
   ~LogWriter();
 
   /// Throws what the thread has met last; it tries again, so a later call may succeed. \throws SsdError
-  void ThrowError() const;
+  void ThrowError() const {
+    if (failed_.load(std::memory_order_relaxed)) Throw();
+  }
+  /// Returns memory for records, which comes back with Add.
+  std::unique_ptr<char[]> TakeMemory(size_t bytes);
   /// Takes records over; waits while there are many, unless the device fails.
   void Add(LogBuffer buffer);
   /// Copies a record that has not been written; false if it has been.
@@ -47,6 +52,7 @@ class LogWriter {
   void Remove(std::shared_ptr<LogFile> file);
 
  private:
+  void Throw() const;
   void Run();
   void WriteFront(std::unique_lock<std::mutex>* lock);
   void MakeFile(std::unique_lock<std::mutex>* lock);
@@ -56,10 +62,13 @@ class LogWriter {
   mutable std::mutex mutex_;
   std::condition_variable work_, done_;
   std::deque<LogBuffer> queue_;
+  // Memory of buffers that were written: new memory would be cleared by the system.
+  std::vector<std::unique_ptr<char[]>> spare_;
   std::vector<std::shared_ptr<LogFile>> removed_;
   std::optional<LogFile::Identity> asked_;
   std::shared_ptr<LogFile> made_;
   std::optional<SsdError> error_;
+  std::atomic<bool> failed_{false};
   bool ends_ = false;
   std::thread thread_;
 };

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A row in a file of the log, and where it is.
 //
-//     checksum 4 B | count 24 bits, kind 8 bits | key 8 B | last touch 4 B | serial number of the file 4 B | values
+//     checksum 4 B | count 24 bits, kind 8 bits | key 8 B | last touch 4 B | values
 //
-// Records of a table have one length, a multiple of 8 bytes, so a number is enough to find one. The checksum covers the
-// number in the file too: a record that stands where it was not written is refused.
+// Records of a table have one length, so a number is enough to find one. The checksum is the sum of the contents, mixed with
+// the serial number of the file and the number in it: a record that stands where it was not written is refused, and one
+// that moves needs no new sum of its contents.
 #ifndef ELASTIC_TRAINING_SSD_RECORD_H_
 #define ELASTIC_TRAINING_SSD_RECORD_H_
 
@@ -27,20 +28,19 @@ inline uint32_t SlotOf(LogPlace place) { return place & (kMostLogSlots - 1); }
 struct RecordHeader {
   uint32_t checksum;
   uint32_t count_kind;
-  uint64_t key;
+  // Records are not aligned to 8 bytes.
+  uint32_t key_low, key_high;
   uint32_t touch;
-  uint32_t serial;
 
-  uint32_t count() const { return count_kind >> 8; }
-  uint8_t kind() const { return static_cast<uint8_t>(count_kind); }
+  uint64_t key() const { return static_cast<uint64_t>(key_high) << 32 | key_low; }
 };
-static_assert(sizeof(RecordHeader) == 24, "records begin with 24 bytes");
+static_assert(sizeof(RecordHeader) == 20, "records begin with 20 bytes");
 
 /// Returns the length of records with `values` floats [bytes].
-constexpr size_t RecordBytes(size_t values) { return (sizeof(RecordHeader) + values * sizeof(float) + 7) / 8 * 8; }
+constexpr size_t RecordBytes(size_t values) { return sizeof(RecordHeader) + values * sizeof(float); }
 
-/// Returns the checksum of a record of `bytes` bytes, which does not depend on the one that it has.
-inline uint32_t ChecksumOf(const char* record, size_t bytes, uint32_t slot) {
+/// Returns the sum of all of a record but its first 4 bytes, which are for the checksum.
+inline uint32_t SumOf(const char* record, size_t bytes) {
   const auto word = [record](size_t at) {
     uint64_t bits;
     std::memcpy(&bits, record + at, sizeof(bits));
@@ -50,15 +50,27 @@ inline uint32_t ChecksumOf(const char* record, size_t bytes, uint32_t slot) {
     const unsigned __int128 product = static_cast<unsigned __int128>(a) * b;
     return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
   };
-  // Two chains, since each step waits for a multiplication.
-  uint64_t even = (word(0) >> 32 | static_cast<uint64_t>(slot) << 32) ^ kGoldenStep, odd = bytes;
-  size_t at = 8;
-  for (; at + 16 <= bytes; at += 16) {
-    even = fold(even ^ word(at), 0xa0761d6478bd642f);
-    odd = fold(odd ^ word(at + 8), 0xe7037ed1a0b428db);
+  // Four chains, since each step waits for a multiplication.
+  uint64_t a = bytes, b = ~a, c = kGoldenStep, d = ~c;
+  size_t at = 4;
+  for (; at + 32 <= bytes; at += 32) {
+    a = fold(a ^ word(at), 0xa0761d6478bd642f);
+    b = fold(b ^ word(at + 8), 0xe7037ed1a0b428db);
+    c = fold(c ^ word(at + 16), 0x8ebc6af09c88c6e3);
+    d = fold(d ^ word(at + 24), 0x589965cc75374cc3);
   }
-  if (at < bytes) even = fold(even ^ word(at), 0x8ebc6af09c88c6e3);
-  return static_cast<uint32_t>(Mix(even ^ (odd << 17 | odd >> 47)) >> 32);
+  for (; at + 8 <= bytes; at += 8) a = fold(a ^ word(at), 0xa0761d6478bd642f);
+  if (at < bytes) {
+    uint32_t rest;
+    std::memcpy(&rest, record + at, sizeof(rest));
+    b = fold(b ^ rest, 0xe7037ed1a0b428db);
+  }
+  return static_cast<uint32_t>(Mix(fold(a ^ c, b ^ kGoldenStep) ^ (d << 17 | d >> 47)) >> 32);
+}
+
+/// Returns what a place changes the sum of a record by.
+inline uint32_t SumOfPlace(uint32_t serial, uint32_t slot) {
+  return static_cast<uint32_t>(Mix((static_cast<uint64_t>(serial) << 32 | slot) + kGoldenStep) >> 32);
 }
 
 }  // namespace elastic_training

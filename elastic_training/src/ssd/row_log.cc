@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Appending to a row log and reading from it.
+// Appending to a row log.
 #include "src/ssd/row_log.h"
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <utility>
 
 namespace elastic_training {
 namespace {
 
-constexpr size_t kBufferBytes = 256 << 10;
-constexpr int64_t kFilesOfLive = 16;
+constexpr size_t kBufferBytes = 512 << 10;
+constexpr int64_t kFilesOfLive = 64;
 
 }  // namespace
 
@@ -31,7 +30,7 @@ RowLog::RowLog(const LogSettings& settings)
 
 RowLog::~RowLog() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (buffer_.count != 0) HandOver();
+  for (Head* const head : {&new_, &moved_head_}) HandOver(head);
 }
 
 RowLog::FilesPointer RowLog::files() const {
@@ -70,7 +69,7 @@ uint64_t RowLog::Bytes() const {
   return sum;
 }
 
-void RowLog::StartFile(bool moves) {
+void RowLog::StartFile(Head* head) {
   uint32_t id = next_id_;
   while (files_->at[id] != nullptr) {
     id = (id + 1) % kMostLogFiles;
@@ -82,7 +81,7 @@ void RowLog::StartFile(bool moves) {
   const LogFile::Identity identity = file != nullptr ? file->identity() : NextIdentity();
   const uint64_t needed = LogFile::kHeaderBytes + static_cast<uint64_t>(identity.slots) * record_bytes_;
   // One more file is for reclaiming, which frees more than it takes.
-  if (const uint64_t used = Bytes(); used + (moves ? 0 : needed) > settings_.limit_bytes) {
+  if (const uint64_t used = Bytes(); used + (head == &moved_head_ ? 0 : needed) > settings_.limit_bytes) {
     if (file != nullptr) file->Remove();
     throw SsdError(SsdError::Kind::kFull, folder_.path() + ": " + std::to_string(used) + " bytes of rows, of at most " +
                                               std::to_string(settings_.limit_bytes) +
@@ -92,121 +91,104 @@ void RowLog::StartFile(bool moves) {
   next_serial_ = identity.serial + 1;
   next_id_ = (id + 1) % kMostLogFiles;
   SetFile(id, std::move(file));
-  const uint32_t before = std::exchange(active_, id);
-  if (before != kMostLogFiles && files_->at[before]->live == 0) Retire(before);
+  head->file = files_->at[id].get();
+  const uint32_t before = std::exchange(head->id, id);
+  if (before != kMostLogFiles && files_->at[before]->live() == 0) Retire(before);
+  writer_.AskFile(NextIdentity());
 }
 
-void RowLog::StartBuffer() {
-  buffer_.file = files_->at[active_];
-  buffer_.first = buffer_.file->taken.load();
-  buffer_.count = 0;
-  buffer_.bytes.reset(new char[buffer_slots_ * record_bytes_]);
+void RowLog::HandOver(Head* head) {
+  if (head->buffer.count != 0) writer_.Add(std::move(head->buffer));
+  head->buffer = LogBuffer();
 }
 
-void RowLog::HandOver() {
-  writer_.Add(std::move(buffer_));
-  buffer_ = LogBuffer();
-}
-
-LogPlace RowLog::Append(const Row& row, bool moves) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  CheckClaimed();
-  writer_.ThrowError();
-  LogFile* file = active_ == kMostLogFiles ? nullptr : files_->at[active_].get();
-  if (file == nullptr || file->taken == file->slots()) {
-    StartFile(moves);
-    file = files_->at[active_].get();
-  }
-  if (buffer_.bytes == nullptr) StartBuffer();
-  const uint32_t slot = file->taken.load(std::memory_order_relaxed);
-  char* const record = buffer_.bytes.get() + buffer_.count * record_bytes_;
-  const RecordHeader header{0, row.count << 8 | row.kind, row.key, row.touch, file->identity().serial};
-  std::memcpy(record, &header, sizeof(header));
-  std::memcpy(record + sizeof(header), row.values, settings_.values * sizeof(float));
-  const size_t end = sizeof(header) + settings_.values * sizeof(float);
-  std::memset(record + end, 0, record_bytes_ - end);
-  ++buffer_.count;
-  file->taken.store(slot + 1, std::memory_order_relaxed);
-  file->live.fetch_add(1, std::memory_order_relaxed);
-  live_.fetch_add(1, std::memory_order_relaxed);
-  appended_.fetch_add(1, std::memory_order_relaxed);
-  const LogPlace place = active_ << kLogSlotBits | slot;
-  if (buffer_.count == buffer_slots_ || slot + 1 == file->slots()) HandOver();
-  if (slot == file->slots() / 2) writer_.AskFile(NextIdentity());
-  return place;
-}
-
-void RowLog::Drop(LogPlace place) {
-  const uint32_t id = FileOf(place);
-  live_.fetch_sub(1, std::memory_order_relaxed);
-  if (raw_[id].load()->live.fetch_sub(1) != 1) return;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (id != active_ && files_->at[id] != nullptr && files_->at[id]->live == 0) Retire(id);
-}
-
-bool RowLog::CopyRecord(const LogFile& file, uint32_t slot, char* record) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (buffer_.file.get() == &file && slot >= buffer_.first && slot - buffer_.first < buffer_.count) {
-    std::memcpy(record, buffer_.bytes.get() + (slot - buffer_.first) * record_bytes_, record_bytes_);
-    return true;
-  }
-  return writer_.Copy(file, slot, record);
-}
-
-void RowLog::Check(const LogFile& file, uint32_t slot, const char* record) const {
-  RecordHeader header;
-  std::memcpy(&header, record, sizeof(header));
-  if (header.serial == file.identity().serial && header.checksum == ChecksumOf(record, record_bytes_, slot)) return;
-  throw SsdError(SsdError::Kind::kDamaged, file.path() + ": record " + std::to_string(slot) +
-                                               " is damaged; restore a checkpoint that does not need this file");
-}
-
-void RowLog::Read(const LogPlace* places, const uint64_t* keys, size_t count, float* values, size_t stride,
-                  uint8_t* found) const {
-  const FilesPointer files = this->files();
-  thread_local std::vector<char> record;
-  thread_local std::vector<uint32_t> missing;
-  record.resize(record_bytes_);
-  missing.clear();
-  const auto take = [&](size_t i) {
-    RecordHeader header;
-    std::memcpy(&header, record.data(), sizeof(header));
-    found[i] = header.key == keys[i];
-    if (found[i]) std::memcpy(values + i * stride, record.data() + sizeof(header), settings_.values * sizeof(float));
-  };
-  for (size_t i = 0; i < count; ++i) {
-    const LogFile* const file = files->at[FileOf(places[i])].get();
-    const uint32_t slot = SlotOf(places[i]);
-    found[i] = 0;
-    if (file == nullptr || slot >= file->taken) continue;
-    if (slot >= file->written.load(std::memory_order_acquire) && CopyRecord(*file, slot, record.data())) {
-      take(i);
-    } else if (file->ReadCached(slot, record.data(), 1)) {
-      Check(*file, slot, record.data());
-      take(i);
-    } else {
-      missing.push_back(static_cast<uint32_t>(i));
+template <typename Encode>
+void RowLog::AppendTo(Head* head, size_t count, LogPlace* places, size_t* done, const Encode& encode) {
+  LogBuffer& buffer = head->buffer;
+  while (*done < count) {
+    if (head->file == nullptr || head->file->taken == head->file->slots()) {
+      HandOver(head);
+      StartFile(head);
     }
-  }
-  read_.fetch_add(count, std::memory_order_relaxed);
-  if (missing.empty()) return;
-  // The device gets all requests at once, in the order of places, then each is waited for.
-  read_device_.fetch_add(missing.size(), std::memory_order_relaxed);
-  std::sort(missing.begin(), missing.end(), [&](uint32_t a, uint32_t b) { return places[a] < places[b]; });
-  for (const uint32_t i : missing) files->at[FileOf(places[i])]->Fetch(SlotOf(places[i]), 1);
-  for (const uint32_t i : missing) {
-    const LogFile& file = *files->at[FileOf(places[i])];
-    if (!file.Read(SlotOf(places[i]), record.data(), 1)) std::fill(record.begin(), record.end(), 0);
-    Check(file, SlotOf(places[i]), record.data());
-    take(i);
+    LogFile& file = *head->file;
+    const uint32_t slot = file.taken.load(std::memory_order_relaxed);
+    if (buffer.count == buffer_slots_) HandOver(head);
+    if (buffer.bytes == nullptr) {
+      buffer = {files_->at[head->id], slot, 0, writer_.TakeMemory(buffer_slots_ * record_bytes_)};
+    }
+    const auto run =
+        static_cast<uint32_t>(std::min<size_t>({count - *done, buffer_slots_ - buffer.count, file.slots() - slot}));
+    for (uint32_t i = 0; i < run; ++i) {
+      char* const record = buffer.bytes.get() + (buffer.count + i) * record_bytes_;
+      encode(*done + i, record, SumOfPlace(file.identity().serial, slot + i));
+      places[*done + i] = head->id << kLogSlotBits | (slot + i);
+    }
+    file.AddRows(slot, run);
+    buffer.count += run;
+    file.taken.store(slot + run, std::memory_order_relaxed);
+    live_.fetch_add(run, std::memory_order_relaxed);
+    *done += run;
   }
 }
 
-void RowLog::Fetch(const LogPlace* places, size_t count) const {
-  const FilesPointer files = this->files();
+void RowLog::Append(const Row* rows, size_t count, LogPlace* places) {
+  size_t done = 0;
+  try {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    CheckClaimed();
+    writer_.ThrowError();
+    AppendTo(&new_, count, places, &done, [&](size_t i, char* record, uint32_t sum_of_place) {
+      const Row& row = rows[i];
+      RecordHeader header{0, row.count << 8 | row.kind, static_cast<uint32_t>(row.key),
+                          static_cast<uint32_t>(row.key >> 32), row.touch};
+      std::memcpy(record, &header, sizeof(header));
+      std::memcpy(record + sizeof(header), row.values, settings_.values * sizeof(float));
+      header.checksum = SumOf(record, record_bytes_) ^ sum_of_place;
+      std::memcpy(record, &header.checksum, sizeof(header.checksum));
+    });
+  } catch (...) {
+    Drop(places, done);
+    throw;
+  }
+  appended_.fetch_add(count, std::memory_order_relaxed);
+}
+
+void RowLog::MoveRows(size_t count, const Move& move) {
+  places_.resize(count);
+  size_t done = 0;
+  try {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      writer_.ThrowError();
+      const uint32_t serial = victim_->identity().serial;
+      AppendTo(&moved_head_, count, places_.data(), &done, [&](size_t i, char* record, uint32_t sum_of_place) {
+        std::memcpy(record, records_[i], record_bytes_);
+        uint32_t checksum;
+        std::memcpy(&checksum, record, sizeof(checksum));
+        checksum ^= SumOfPlace(serial, SlotOf(moves_[i].from)) ^ sum_of_place;
+        std::memcpy(record, &checksum, sizeof(checksum));
+      });
+    }
+    for (size_t i = 0; i < count; ++i) moves_[i].to = places_[i];
+    move(moves_.data(), count);
+  } catch (...) {
+    // The next step passes these records again.
+    for (size_t i = 0; i < done; ++i) Drop(moves_[i].taken ? moves_[i].from : places_[i]);
+    throw;
+  }
+  for (size_t i = 0; i < count; ++i) places_[i] = moves_[i].taken ? moves_[i].from : moves_[i].to;
+  Drop(places_.data(), count);
+  moved_.fetch_add(count, std::memory_order_relaxed);
+}
+
+void RowLog::Drop(const LogPlace* places, size_t count) {
+  if (count == 0) return;
+  live_.fetch_sub(static_cast<int64_t>(count), std::memory_order_relaxed);
   for (size_t i = 0; i < count; ++i) {
-    const LogFile* const file = files->at[FileOf(places[i])].get();
-    if (file != nullptr && SlotOf(places[i]) < file->written) file->Fetch(SlotOf(places[i]), 1);
+    const uint32_t id = FileOf(places[i]);
+    if (!raw_[id].load(std::memory_order_relaxed)->DropRow(SlotOf(places[i]))) continue;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!IsHead(id) && files_->at[id] != nullptr && files_->at[id]->live() == 0) Retire(id);
   }
 }
 

@@ -2,9 +2,9 @@
 // An append-only log of rows in one folder, for a table whose rows do not fit into memory. The log has no index: whoever
 // appends a row remembers its place, and tells when the row is gone or elsewhere.
 //
-// Files have up to a sixteenth of the rows. When they take more than 1.4 times the live rows, the one with the fewest live
-// rows is reclaimed: it is read from its beginning, its live rows are appended again, and it is removed. The work is done
-// in steps, as much as has been appended since, so it never stops anybody.
+// Files have up to a 64th of the rows. When they take more than 1.38 times the live rows, the one with the fewest live
+// rows is reclaimed: it is read from its beginning, its live rows are appended again, to a file of their own, and it is
+// removed. Each step frees as much as has been appended since the last one, so it never stops anybody.
 //
 // A checkpoint pins the files of an instant, and promises them when they are on the device; they stay until the promise is
 // forgotten. A process that starts on the folder of one that was killed resumes a promise: records after it are no rows.
@@ -41,7 +41,7 @@ struct LogSettings {
   /// Most bytes of files that are not only there for checkpoints.
   uint64_t limit_bytes = UINT64_MAX;
   /// Fewest and most bytes of a file.
-  size_t least_file_bytes = size_t{4} << 20, most_file_bytes = size_t{256} << 20;
+  size_t least_file_bytes = size_t{1} << 20, most_file_bytes = size_t{256} << 20;
 };
 
 class RowLog {
@@ -53,18 +53,31 @@ class RowLog {
     /// [values]
     const float* values;
   };
-  /// Appends the record of a row again if the row is still at `place`.
-  using Move = std::function<void(const Row& row, LogPlace place)>;
+  /// A row that reclaiming has appended again.
+  struct Moved {
+    uint64_t key;
+    LogPlace from, to;
+    bool taken;
+  };
+  /// Takes `to` for the place of those rows [count] that are still at `from`, and sets their `taken`; the log drops the
+  /// places that are no rows then.
+  using Move = std::function<void(Moved* rows, size_t count)>;
 
   /// Locks the folder. Files that no checkpoint needs are removed; if one does, Resume must come first.
   explicit RowLog(const LogSettings& settings);
   ~RowLog();
 
-  /// Appends a row, which is live until Drop. `moves`: it is appended again to reclaim space, so there is always room.
+  /// Appends rows [count], which are live until Drop; places [count] are where they are. Either all are appended, or none.
   /// \throws SsdError if the tier is full, or what was written before has failed
-  LogPlace Append(const Row& row, bool moves = false);
-  /// Tells that the live row at a place is gone or was appended again.
-  void Drop(LogPlace place);
+  void Append(const Row* rows, size_t count, LogPlace* places);
+  LogPlace Append(const Row& row) {
+    LogPlace place;
+    Append(&row, 1, &place);
+    return place;
+  }
+  /// Tells that the live rows at some places [count] are gone or were appended again.
+  void Drop(const LogPlace* places, size_t count);
+  void Drop(LogPlace place) { Drop(&place, 1); }
 
   /// Reads the rows of `keys` at `places` [count] into values + i · stride. found[i] becomes 0 if there is no row of this
   /// key: it was moved meanwhile, so the caller looks up its place again. \throws SsdError if a record is damaged
@@ -73,7 +86,8 @@ class RowLog {
   /// Asks the device for rows that Read will want.
   void Fetch(const LogPlace* places, size_t count) const;
 
-  /// Takes a step of reclaiming: passes up to `most` records, those of rows and others, to `move`. Returns how many.
+  /// Takes a step of reclaiming: passes up to `most` records, those of rows and others, of which `move` gets the rows.
+  /// Returns how many.
   size_t Reclaim(size_t most, const Move& move);
   /// How many records the next step should take, so that space stays bounded.
   size_t Owed();
@@ -103,22 +117,39 @@ class RowLog {
   };
   using FilesPointer = std::shared_ptr<const Files>;
 
+  /// A file that is being filled.
+  struct Head {
+    uint32_t id = kMostLogFiles;
+    LogFile* file = nullptr;
+    LogBuffer buffer;
+  };
+
   FilesPointer files() const;
   // The following ones need mutex_.
   void SetFile(uint32_t id, FilePointer file);
   LogFile::Identity NextIdentity() const;
-  void StartFile(bool moves);
-  void StartBuffer();
-  void HandOver();
+  void StartFile(Head* head);
+  /// Appends records that encode(i, record, sum of its place) writes; *done of `count` also if it throws.
+  template <typename Encode>
+  void AppendTo(Head* head, size_t count, LogPlace* places, size_t* done, const Encode& encode);
+  void HandOver(Head* head);
+  bool IsHead(uint32_t id) const { return id == new_.id || id == moved_head_.id; }
   void Retire(uint32_t id);
   void LoadPromises();
   std::set<uint32_t> Pinned() const;
   uint64_t Bytes() const;
+  double Excess() const;
   uint32_t Choose() const;
-  bool Crowded() const;
   void CheckClaimed() const;
 
+  // The following ones need reclaim_mutex_.
+  bool StartVictim();
+  size_t Pass(size_t most, const Move& move);
+  size_t FindRows(const LogFile& file, uint32_t count);
+  void MoveRows(size_t count, const Move& move);
+
   bool CopyRecord(const LogFile& file, uint32_t slot, char* record) const;
+  bool IsIntact(const LogFile& file, uint32_t slot, const char* record) const;
   void Check(const LogFile& file, uint32_t slot, const char* record) const;
 
   const LogSettings settings_;
@@ -131,12 +162,13 @@ class RowLog {
   std::array<std::atomic<LogFile*>, kMostLogFiles> raw_{};
   std::set<uint32_t> retired_;  // ids
   std::map<uint64_t, LogPromise> pins_;
-  uint32_t active_ = kMostLogFiles, next_id_ = 0, next_serial_ = 1;
-  LogBuffer buffer_;
+  uint32_t next_id_ = 0, next_serial_ = 1;
+  // Rows that were moved once are more likely to stay, so they get files of their own.
+  Head new_, moved_head_;
   uint32_t buffer_slots_ = 0;
   std::atomic<bool> waits_{false};
   std::atomic<int64_t> live_{0};
-  std::atomic<uint64_t> appended_{0}, reclaimed_files_{0}, moved_{0};
+  std::atomic<uint64_t> appended_{0}, reclaimed_files_{0}, passed_{0}, moved_{0};
   mutable std::atomic<uint64_t> read_{0}, read_device_{0};
 
   mutable std::mutex reclaim_mutex_;
@@ -144,6 +176,9 @@ class RowLog {
   uint32_t victim_id_ = 0, victim_slot_ = 0;
   uint64_t owed_from_ = 0;
   std::vector<char> chunk_;
+  std::vector<const char*> records_;
+  std::vector<Moved> moves_;
+  std::vector<LogPlace> places_;
   std::set<uint32_t> damaged_;  // serial numbers
 };
 

@@ -149,8 +149,8 @@ class ElasticTable {
   /// Adds rows that a checkpoint has left on SSD at `places` [count]; `rows` has touches and counts. The log has resumed the
   /// checkpoint. \throws SsdError if one is not there.
   void Adopt(const KeyBatch& keys, const RowContents& rows, const LogPlace* places);
-  /// Appends a row of the log again, if it is still at `place`.
-  void MoveInLog(const RowLog::Row& row, LogPlace place);
+  /// Takes the new places of rows that the log has moved, if they are still where they were.
+  void MoveInLog(RowLog::Moved* rows, size_t count);
 
   /// Numbers of rows by kind.
   RowCounts counts() const;

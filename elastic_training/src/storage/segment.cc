@@ -191,12 +191,6 @@ uint32_t Segment::MoveToMemory(uint64_t hash, uint32_t record, const float* valu
   return row;
 }
 
-void Segment::Relocate(uint32_t record, LogPlace place) {
-  SsdStub& stub = store_.stub(record);
-  store_.log->Drop(stub.place);
-  stub.place = place;
-}
-
 RowHeader& Segment::CopyHeader(uint32_t from, uint32_t to) {
   RowHeader& header = store_.header(to);
   header = store_.header(from);

@@ -168,8 +168,8 @@ class Segment {
   uint32_t AddOnSsd(const KeyRef& key, LogPlace place, const float* values);
   /// Gives the record of a row on SSD a full row with the values that were read from the log [dim + slots].
   uint32_t MoveToMemory(uint64_t hash, uint32_t record, const float* values);
-  /// Tells that the log has a row on SSD at another place.
-  void Relocate(uint32_t record, LogPlace place);
+  /// Tells that the log has moved a row on SSD to another place.
+  void Relocate(uint32_t record, LogPlace place) { store_.stub(record).place = place; }
   /// Removes a row.
   void Remove(uint64_t hash, uint32_t row);
   /// Keeps the flag of zero rows after their weights changed.

@@ -73,17 +73,25 @@ void ElasticTable::Prefetch(const KeyBatch& keys) const {
   store_.log->Fetch(places.data(), places.size());
 }
 
-void ElasticTable::MoveInLog(const RowLog::Row& row, LogPlace place) {
-  const uint64_t hash = HashKey(row.key);
-  WithSegment<false>(hash, [&](Segment* segment) {
-    const uint32_t record = segment->index().Find(hash, [&](uint32_t candidate) {
-      return store_.IsOnSsd(candidate) && store_.header(candidate).key == row.key &&
-             store_.stub(candidate).place == place;
-    });
-    if (record == kNoRow) return;
-    // A cut that has begun has pinned the files of its instant only.
-    segment->Keep(record);
-    segment->Relocate(record, store_.log->Append(row, /*moves=*/true));
+void ElasticTable::MoveInLog(RowLog::Moved* rows, size_t count) {
+  KeyScratch& scratch = KeyScratch::OfThread();
+  scratch.hashes.resize(count);
+  for (size_t i = 0; i < count; ++i) scratch.hashes[i] = HashKey(rows[i].key);
+  scratch.pending.resize(count);
+  std::iota(scratch.pending.begin(), scratch.pending.end(), 0u);
+  ForEachGroup<false>(&scratch, [&](Segment* segment, const uint32_t* positions, size_t size, std::vector<uint32_t>*) {
+    for (size_t p = 0; p < size; ++p) {
+      RowLog::Moved& row = rows[positions[p]];
+      const uint32_t record = segment->index().Find(scratch.hashes[positions[p]], [&](uint32_t candidate) {
+        return store_.IsOnSsd(candidate) && store_.header(candidate).key == row.key &&
+               store_.stub(candidate).place == row.from;
+      });
+      if (record == kNoRow) continue;
+      // A cut that has begun has pinned the files of its instant only.
+      segment->Keep(record);
+      segment->Relocate(record, row.to);
+      row.taken = true;
+    }
   });
 }
 
@@ -106,21 +114,27 @@ void ElasticTable::Adopt(const KeyBatch& keys, const RowContents& rows, const Lo
                                                  ", which the checkpoint has left there");
   }
   int growths = LookupCounts().growths;
-  ForEachGroup<false>(
-      &scratch, [&](Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>* again) {
-        size_t p = 0;
-        for (; p < count && !segment->must_split(); ++p) {
-          const uint32_t i = positions[p];
-          const KeyRef key = keys.at(i, scratch.hashes[i]);
-          store_.log->Adopt(places[i]);
-          if (const uint32_t row = segment->Find(key); row != kNoRow) segment->Remove(key.hash, row);
-          RowHeader& header = store_.header(segment->AddOnSsd(key, places[i], &scratch.ssd_values[i * values]));
-          header.touch = static_cast<uint32_t>(rows.touches[i]);
-          header.Count(static_cast<uint32_t>(std::min<int64_t>(rows.counts[i], RowHeader::kMaxCount)));
-        }
-        again->insert(again->end(), positions + p, positions + count);
-        Grow(segment, &growths);
-      });
+  ForEachGroup<false>(&scratch,
+                      [&](Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>* again) {
+                        size_t p = 0;
+                        for (; p < count && !segment->must_split(); ++p) {
+                          const uint32_t i = positions[p];
+                          const KeyRef key = keys.at(i, scratch.hashes[i]);
+                          uint32_t row = segment->Find(key);
+                          // A later checkpoint may name the place that an earlier one has named.
+                          if (row == kNoRow || !store_.IsOnSsd(row) || store_.stub(row).place != places[i]) {
+                            store_.log->Adopt(places[i]);
+                            if (row != kNoRow) segment->Remove(key.hash, row);
+                            row = segment->AddOnSsd(key, places[i], &scratch.ssd_values[i * values]);
+                          }
+                          RowHeader& header = store_.header(row);
+                          header.touch = static_cast<uint32_t>(rows.touches[i]);
+                          header.count_flags = header.flags();
+                          header.Count(static_cast<uint32_t>(std::min<int64_t>(rows.counts[i], RowHeader::kMaxCount)));
+                        }
+                        again->insert(again->end(), positions + p, positions + count);
+                        Grow(segment, &growths);
+                      });
 }
 
 }  // namespace elastic_training

@@ -69,12 +69,13 @@ class KnownLog {
   }
 
   size_t Reclaim(size_t most) {
-    return log.Reclaim(most, [&](const RowLog::Row& row, LogPlace place) {
-      const auto found = rows.find(row.key);
-      if (found == rows.end() || found->second.place != place) return;
-      const LogPlace moved = log.Append(row);
-      log.Drop(place);
-      found->second.place = moved;
+    return log.Reclaim(most, [&](RowLog::Moved* moved, size_t count) {
+      for (size_t i = 0; i < count; ++i) {
+        const auto found = rows.find(moved[i].key);
+        if (found == rows.end() || found->second.place != moved[i].from) continue;
+        found->second.place = moved[i].to;
+        moved[i].taken = true;
+      }
     });
   }
 

@@ -213,6 +213,65 @@ TEST(RowLog, SaysWhichRecordIsDamaged) {
   // A file that lost its end.
   fs::resize_file(path, LogFile::kHeaderBytes + 48 * record + 5);
   EXPECT_TRUE(Says(ErrorOf([&] { known.Wrong(); }), path + ": record 48 is damaged"));
+  // Memory that the file is mapped to ends the process if it is read here.
+  fs::resize_file(path, LogFile::kHeaderBytes);
+  EXPECT_TRUE(Says(ErrorOf([&] { known.Wrong(); }), path + ": record 0 is damaged"));
+}
+
+TEST(RowLog, RefusesFilesOfAnotherVersion) {
+  const std::string folder = NewFolder("version");
+  {
+    KnownLog known(SmallLog(folder));
+    known.Put(1);
+    known.Save(folder + "/saved", 1);
+  }
+  const std::string path = folder + "/" + LogFile::NameOf(1);
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(7).put('1');
+  KnownLog known(SmallLog(folder));
+  EXPECT_TRUE(
+      Says(ErrorOf([&] { known.Load(folder + "/saved"); }), path + ": rows of version 01, expected version 02"));
+}
+
+TEST(RowLog, ReadsRowsThatThePageCacheHasLost) {
+  const std::string folder = NewFolder("lost");
+  KnownLog known(SmallLog(folder));
+  for (uint64_t key = 0; key < 3000; ++key) known.Put(key);
+  known.log.Pin(1);
+  known.log.Promise(1);
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() != LogFile::kSuffix) continue;
+    const int file = open(entry.path().c_str(), O_RDONLY);
+    posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+    close(file);
+  }
+  EXPECT_EQ(known.Wrong(), 0);
+  EXPECT_EQ(known.Wrong(), 0);
+}
+
+TEST(RowLog, MovesRowsThatTheirOwnerStillHas) {
+  KnownLog known(SmallLog(NewFolder("moved")));
+  for (uint64_t key = 0; key < 3000; ++key) known.Put(key);
+  for (uint64_t key = 0; key < 3000; key += 2) known.Remove(key);
+  size_t refused = 0;
+  while (const size_t owed = known.log.Owed()) {
+    known.log.Reclaim(owed, [&](RowLog::Moved* moved, size_t count) {
+      for (size_t i = 0; i < count; ++i) {
+        // Some rows are elsewhere when they are asked for.
+        if (moved[i].key % 5 == 0) {
+          known.Put(moved[i].key);
+          ++refused;
+          continue;
+        }
+        ASSERT_EQ(known.rows.at(moved[i].key).place, moved[i].from);
+        known.rows.at(moved[i].key).place = moved[i].to;
+        moved[i].taken = true;
+      }
+    });
+  }
+  EXPECT_GT(refused, 10);
+  EXPECT_GT(known.log.Stats()["moved"], 100);
+  EXPECT_EQ(known.log.Stats()["rows"], known.rows.size());
+  EXPECT_EQ(known.Wrong(), 0);
 }
 
 TEST(RowLog, KeepsAFileWhoseLiveRecordsAreDamaged) {
