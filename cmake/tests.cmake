@@ -64,6 +64,7 @@ set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/base/huge_memory.cc
   libprocessor/src/base/machine_memory.cc
   libprocessor/src/base/mapped_memory.cc
+  libprocessor/src/base/sha256.cc
   libprocessor/src/live/changed_rows.cc
   libprocessor/src/live/committed_memory.cc
   libprocessor/src/live/finite_changes.cc

@@ -12,7 +12,7 @@
 namespace processor {
 namespace {
 
-using State = RequestGate::State;
+using GateState = RequestGate::State;
 
 TEST(RequestGate, OpenGateCountsAdmittedRequests) {
   RequestGate gate("model", "one that is loaded");
@@ -38,13 +38,13 @@ TEST(RequestGate, DrainingGateRefusesWithoutCounting) {
 
 TEST(RequestGate, AClosedGateStaysClosed) {
   RequestGate gate("model", "one that is loaded");
-  EXPECT_EQ(gate.Close(), State::kServing);
-  EXPECT_EQ(gate.Close(), State::kClosed);
+  EXPECT_EQ(gate.Close(), GateState::kServing);
+  EXPECT_EQ(gate.Close(), GateState::kClosed);
   const absl::Status refused = gate.Admit();
   EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
   EXPECT_EQ(refused.message(), "model: freed, expected one that is loaded");
   EXPECT_EQ(gate.BeginDrain(), refused);
-  EXPECT_EQ(gate.state(), State::kClosed);
+  EXPECT_EQ(gate.state(), GateState::kClosed);
 }
 
 TEST(RequestGate, WaitingEndsAtTheDeadline) {
