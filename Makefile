@@ -18,7 +18,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help bench-cost-model bench-slo-capacity bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-live bench-elastic bench-tiers bench-fleet bench-graph-tools bench-session-group bench-aot bench-claims bench-hosts bench-large-table load-test demo demo-proxy demo-online build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-faults test-tsan lint fmt typecheck bench endurance fuzz \
-        docs proto check clean dist
+        docs proto check clean dist deploy-tools manifests
 
 ## help: list the targets
 help:
@@ -293,6 +293,18 @@ docs: $(VENV)/.stamp-build
 dist: lib
 	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS) --target processor_dist
 	$(Q)$(BIN)/python tools/make_dist.py --build $(BUILD)
+
+# Programs that only the checks of deploy/ need.
+DEPLOY_TOOLS := $(abspath build/deploy-tools)
+
+## deploy-tools: compile helm and kubeconform into build/deploy-tools, for `make manifests` and tests marked long
+deploy-tools:
+	$(Q)GOBIN=$(DEPLOY_TOOLS) go install helm.sh/helm/v3/cmd/helm@v3.18.6
+	$(Q)GOBIN=$(DEPLOY_TOOLS) go install github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
+
+## manifests: write deploy/kubernetes/recprocessor.yaml from the Helm chart
+manifests:
+	$(Q)$(PYTHON) tools/make_manifests.py
 
 ## check: run lint, typecheck and test
 check: lint typecheck test
