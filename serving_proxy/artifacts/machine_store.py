@@ -215,7 +215,9 @@ class MachineStore:
                 return file.sha256
             sha256 = fetch_file(store, file, self.partial / key, place, cancelled, arrived, self._patience_s)
             if is_table and not self._link(sha256, place):
-                os.link(place, self.blobs / sha256)
+                with contextlib.suppress(FileExistsError):
+                    # Another artifact without a manifest has just brought it.
+                    os.link(place, self.blobs / sha256)
                 sync_folder(self.blobs)
         return sha256
 

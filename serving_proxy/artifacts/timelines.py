@@ -69,6 +69,10 @@ class TimelineCopy:
             new += 1
         for name in here - there.keys():
             (self.folder / name).unlink(missing_ok=True)
+        for path in self.folder.glob(".*.delta.*"):
+            # What a break has left of a segment that is gone.
+            if path.name[1:].partition(".delta")[0] + ".delta" not in there:
+                path.unlink(missing_ok=True)
         return new
 
     def _is_same(self, name: str, entry: Entry) -> bool:

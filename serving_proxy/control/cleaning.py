@@ -34,15 +34,12 @@ class Cleaner:
             with self._control.recording_faults("cleaning"):
                 await self.clean()
                 await self._logs.clean()
+            with self._control.recording_faults("copies of models"):
+                await self.retain()
             await asyncio.sleep(_PERIOD_S)
 
     async def clean(self) -> None:
-        """Remove unused files; do nothing while a model is being optimized, and let no optimization start meanwhile.
-
-        Models that were fetched from stores are only named as unused: they stay until their room is needed.
-        """
-        needed = self._served() | self._followed() | {*self._pipeline.fetched.values()}
-        await asyncio.to_thread(self._control.remote.retain, needed)
+        """Remove unused files; do nothing while a model is being optimized, and let no optimization start meanwhile."""
         if self._pipeline.optimizing.locked():
             return
         async with self._pipeline.optimizing:
@@ -52,6 +49,11 @@ class Cleaner:
                     log.info("removes %s", path)
                     await asyncio.to_thread(_remove, path)
             await asyncio.to_thread(_remove_tables, options.tables)
+
+    async def retain(self) -> None:
+        """Name what is needed of what was copied from stores; the rest stays until its room is needed."""
+        needed = self._served() | self._followed() | {*self._pipeline.fetched.values()}
+        await asyncio.to_thread(self._control.remote.retain, needed)
 
     def _needed(self) -> set[Path]:
         """Return the artifacts of versions that are not stopped, and their reports."""
