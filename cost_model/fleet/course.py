@@ -20,6 +20,8 @@ from cost_model.fleet.responses import Floats, Replicas, replicas_of
 from cost_model.simulation.inputs import Piece
 
 LATE = 0.01
+# Late parts between the points of the curves are up to some percent too large.
+_TOLERANCE = 1.05
 _HOT = 10
 
 
@@ -144,10 +146,10 @@ def simulate_fleet(
     units = len(made.problem.units)
     requests, late = np.zeros(units), np.zeros(units)
     busiest, overloaded = np.zeros(len(made.packing.cores)), np.zeros(len(made.packing.cores))
-    causes: dict[int, str] = {}
+    when = np.zeros(len(busiest), int)
     cores = np.bincount(replicas.machine, replicas.cores, len(busiest))
     course, start = [], 0.0
-    for piece in pieces:
+    for number, piece in enumerate(pieces):
         length = piece.end_s - start
         down, known = _down(outages, start, len(cores))
         dead, noticed = down[replicas.machine], known[replicas.machine]
@@ -159,8 +161,7 @@ def simulate_fleet(
         relative = np.zeros(len(busiest))
         np.maximum.at(relative, replicas.machine, busy)
         load = float((busy * replicas.cores).sum() / cores.sum())
-        for machine in np.flatnonzero(relative > np.maximum(busiest, 1e-9)).tolist():
-            causes[machine] = _cause(made, start, piece, down)
+        when[relative > busiest] = number
         busiest = np.maximum(busiest, relative)
         overloaded += length * (relative > 1.0)
         course.append((piece.end_s, load, float(relative.max())))
@@ -168,7 +169,7 @@ def simulate_fleet(
     order = np.argsort(-busiest, kind="stable")[: min(_HOT, int((cores > 0).sum()))]
     machines = made.problem.fleet.machines
     hot = tuple(
-        HotSpot(machines[at].name, float(busiest[at]), float(overloaded[at]), causes.get(at, ""))
+        HotSpot(machines[at].name, float(busiest[at]), float(overloaded[at]), _cause(made, outages, pieces, when[at]))
         for at in order.tolist()
     )
     models = tuple(
@@ -188,13 +189,13 @@ def find_losses(made: Placement, replicas: Replicas, work: Floats) -> tuple[tupl
     units = len(made.problem.units)
     found, worst = [], Loss("none", (), 0.0)
     for domain in np.unique(domains).tolist():
-        dead = domains == domain
-        affected = np.unique(replicas.unit[dead])
-        busy, missed = _interval(replicas, work, dead, dead, units)
-        there = np.isin(replicas.unit, affected) & ~dead
-        most = float(busy[there].max()) if there.any() else float("inf")
+        affected = np.unique(replicas.unit[domains == domain])
+        there = np.isin(replicas.unit, affected)
+        dead = domains[there] == domain
+        busy, missed = _interval(replicas.only(there), work, dead, dead, units)
+        most = float("inf") if dead.all() else float(busy.max())
         name = zones[domain] if made.problem.survival.kind == "zone" else made.problem.fleet.machines[domain].name
-        late = tuple(made.problem.units[n].name for n in affected.tolist() if missed[n] > LATE)
+        late = tuple(made.problem.units[n].name for n in affected.tolist() if missed[n] > _TOLERANCE * LATE)
         loss = Loss(name, late, most)
         if late:
             found.append(loss)
@@ -253,7 +254,8 @@ class _Factors:
         rate = np.bincount(self._of, self._rates * share * piece.level, self._units)
         now = np.bincount(self._of, self._work * share * piece.factor[self._models] * piece.level, self._units)
         usual = np.bincount(self._of, self._work, self._units)
-        return rate, np.divide(now, usual, out=np.zeros(self._units), where=usual > 0)
+        work = np.divide(now, usual, out=np.zeros(self._units), where=usual > 0)
+        return np.asarray(rate, np.float64), np.asarray(work, np.float64)
 
 
 def _failed(made: Placement, end_s: float, failures: Failures, seed: int) -> list[Outage]:
@@ -289,8 +291,10 @@ def _down(outages: Sequence[Outage], now: float, machines: int) -> tuple[NDArray
     return down, known
 
 
-def _cause(made: Placement, now: float, piece: Piece, down: NDArray[np.bool_]) -> str:
-    """Say what happened when a machine was busiest."""
+def _cause(made: Placement, outages: Sequence[Outage], pieces: Sequence[Piece], number: int) -> str:
+    """Say what happened in a piece of the schedule."""
+    piece, now = pieces[number], pieces[number - 1].end_s if number else 0.0
+    down, _ = _down(outages, now, len(made.packing.cores))
     names = [made.problem.fleet.machines[at].name for at in np.flatnonzero(down).tolist()]
     parts = [f"at {now:.0f} s", f"traffic at {piece.level:.2f} of its base"]
     slow = [model.name for model, f in zip(made.problem.workload.models, piece.factor, strict=True) if f > 1]

@@ -16,7 +16,7 @@ from cost_model.fleet.placer import Placement
 
 Floats = NDArray[np.float64]
 # Utilizations at which the queueing model is evaluated; in between the logarithm of the late part is linear.
-GRID: Floats = np.array([0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.96, 0.98, 0.99, 1.0])
+GRID: Floats = np.array([0.0, 0.3, 0.5, 0.6, 0.7, 0.8, *np.linspace(0.84, 0.99, 16), 0.995, 0.998, 0.999, 1.0])
 _LEAST_SCALE = 1e-9
 _LEAST_LATE = 1e-9
 
@@ -40,6 +40,12 @@ class Replicas:
     cores: Floats
     load: Floats
     late: Floats
+
+    def only(self, chosen: NDArray[np.bool_]) -> Replicas:
+        """Return some of the replicas."""
+        return Replicas(
+            self.unit[chosen], self.machine[chosen], self.cores[chosen], self.load[chosen], self.late[chosen]
+        )
 
     def late_at(self, utilization: Floats) -> Floats:
         """Return the late part for the utilization of each replica [replicas]; 1 in overload."""
