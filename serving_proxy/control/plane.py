@@ -128,7 +128,7 @@ class Plane:
         loops += [self.observer.run(), self.cores.run(), self.profiler.run()]
         loops += [warn_of_ops(self.control), self.timelines.run()]
         if self.fleet is not None:
-            loops.append(self.fleet.run())
+            loops += [self.fleet.run(), self.fleet.states.run()]
         if self.alerts is not None:
             loops.append(self.alerts.run())
         tasks = [asyncio.create_task(loop) for loop in loops]

@@ -7,6 +7,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from serving_proxy.deploy.control import Control
 
@@ -27,6 +28,7 @@ class MachineStates:
     def __init__(self, control: Control, leads: Callable[[], bool] = lambda: True) -> None:
         self._control = control
         self._leads = leads
+        self._next = asyncio.Event()
         self._text: tuple[tuple[int, int], bytes] | None = None
 
     @property
@@ -63,8 +65,23 @@ class MachineStates:
             left = end - time.monotonic()
             if left <= 0:
                 break
-            await self._control.feed.change(min(left, _LOOK_S))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, _LOOK_S)):
+                    await self._next.wait()
         return None
+
+    async def run(self) -> None:
+        """Wake those that wait whenever there is another state, until the task is cancelled.
+
+        The feed also tells of events, which are many; all agents need not be woken for each of them.
+        """
+        woken = None
+        while True:
+            if self._control.has_published and self.order != woken:
+                woken = self.order
+                before, self._next = self._next, asyncio.Event()
+                before.set()
+            await self._control.feed.change(_LOOK_S)
 
     def _message(self) -> bytes:
         order = self.order
