@@ -40,14 +40,16 @@ inline std::unique_ptr<ElasticTable> CountingTable(const std::string& name, cons
   return std::make_unique<ElasticTable>(TableConfig::Parse(config.dump()));
 }
 
-/// Looks keys up, and updates their rows with gradients of 1.
-inline void Train(ElasticTable* table, const std::vector<uint64_t>& keys) {
+/// Looks keys up at a time, and updates their rows with gradients of 1.
+/// \return what Update() says of the gradients: -1, as they are finite.
+inline int64_t Train(ElasticTable* table, const std::vector<uint64_t>& keys, uint32_t now = 0) {
   std::vector<float> rows(keys.size() * kDim), gradients(keys.size() * kDim, 1);
   std::vector<int64_t> places(keys.size());
   std::vector<int32_t> firsts(keys.size());
   LookupRequest lookup;
   lookup.keys = {keys.data(), nullptr, keys.size()};
   lookup.training = true;
+  lookup.now = now;
   lookup.rows = rows.data();
   lookup.places = places.data();
   lookup.firsts = firsts.data();
@@ -59,7 +61,7 @@ inline void Train(ElasticTable* table, const std::vector<uint64_t>& keys) {
   update.firsts = firsts.data();
   update.gradients = gradients.data();
   update.hyper = &rate;
-  table->Update(update);
+  return table->Update(update).not_finite;
 }
 
 inline void Evict(ElasticTable* table, const std::vector<uint64_t>& keys) {

@@ -39,27 +39,9 @@ std::vector<uint64_t> RandomKeys(std::mt19937_64* random, uint64_t keys, size_t 
   return batch;
 }
 
-// As Train, at a time.
+// As Train, with the sweep that follows an update.
 void TrainAt(ElasticTable* table, TierSweep* tiers, const std::vector<uint64_t>& keys, uint32_t now) {
-  std::vector<float> rows(keys.size() * kDim), gradients(keys.size() * kDim, 1);
-  std::vector<int64_t> places(keys.size());
-  std::vector<int32_t> firsts(keys.size());
-  LookupRequest lookup;
-  lookup.keys = {keys.data(), nullptr, keys.size()};
-  lookup.training = true;
-  lookup.now = now;
-  lookup.rows = rows.data();
-  lookup.places = places.data();
-  lookup.firsts = firsts.data();
-  table->Lookup(lookup);
-  const float rate = 0.1f;
-  UpdateRequest update;
-  update.keys = lookup.keys;
-  update.places = places.data();
-  update.firsts = firsts.data();
-  update.gradients = gradients.data();
-  update.hyper = &rate;
-  EXPECT_EQ(table->Update(update).not_finite, -1);
+  EXPECT_EQ(Train(table, keys, now), -1);
   if (tiers != nullptr) tiers->AfterUpdate();
 }
 
