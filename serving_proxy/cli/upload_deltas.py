@@ -22,7 +22,7 @@ It needs no proxy. Deltas that the folder has no longer are removed from the sto
 **Examples**
 
 - `serving-proxy upload-deltas /deltas/ranking s3://models/deltas/ranking`
-- `serving-proxy deploy ranking s3://models/ranking/7 --follow s3://models/deltas/ranking`
+- `serving-proxy upload-deltas /deltas/ranking s3://models/deltas/ranking --once`
 """
 
 
