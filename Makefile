@@ -18,7 +18,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help bench-cost-model bench-slo-capacity bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-live bench-elastic bench-tiers bench-fleet bench-graph-tools bench-session-group bench-aot bench-claims bench-hosts bench-large-table load-test demo demo-proxy demo-online build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-faults test-tsan lint fmt typecheck bench endurance fuzz \
-        docs proto check clean dist deploy-tools manifests
+        docs proto check clean dist image deploy-tools manifests
 
 ## help: list the targets
 help:
@@ -293,6 +293,18 @@ docs: $(VENV)/.stamp-build
 dist: lib
 	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS) --target processor_dist
 	$(Q)$(BIN)/python tools/make_dist.py --build $(BUILD)
+
+# As `host-go`, but it finds the library as it lies in the image.
+IMAGE_HOST = $(subst ../../processor,../lib,$(GO_BUILD)) -o $(abspath build/image-host)/ ./cmd/recprocessor-host
+IMAGE_TAG ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+
+## image: build the images recprocessor-host and recprocessor from `make dist`, with buildah or docker (REGISTRY=, IMAGE_TAG=)
+image: dist
+	$(Q)mkdir -p build/image-host
+	$(Q)$(IMAGE_HOST)
+	$(Q)$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist -C build-dir=$(BUILD) .
+	$(Q)$(BIN)/python tools/make_images.py --archive dist/libprocessor-*.tar.gz --host build/image-host/recprocessor-host \
+		--wheel dist/recprocessor-*.whl --registry '$(REGISTRY)' --tag '$(IMAGE_TAG)'
 
 # Programs that only the checks of deploy/ need.
 DEPLOY_TOOLS := $(abspath build/deploy-tools)

@@ -300,6 +300,13 @@ def test_distribution_is_complete(unpacked: Path) -> None:
         assert text in notices
     for header in ("processor.h", "deeprec.h"):
         assert (unpacked / "include" / "processor" / header).is_file()
+    sources = (unpacked / "go").rglob("*.go")
+    embeds = [
+        (path, re.findall(r"^//go:embed (\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)) for path in sources
+    ]
+    embedded = [path.parent / name for path, names in embeds for name in names]
+    assert embedded
+    assert [path for path in embedded if not path.is_file()] == []
 
 
 def _check_host(host: Path, unpacked: Path, model: Path) -> None:

@@ -28,7 +28,7 @@ from pathlib import Path
 from third_party_notices import render as render_notices
 
 ROOT = Path(__file__).resolve().parent.parent
-_SOURCES = {".c", ".cc", ".go", ".h", ".md", ".mod", ".proto", ".sum", ".txt"}
+_SOURCES = {".binpb", ".c", ".cc", ".go", ".h", ".md", ".mod", ".proto", ".sum", ".txt"}
 
 # The earliest time that every unpacking program accepts.
 _1980 = "315532800"
