@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from graph_tools.json_data import Count, JsonSchema
+from graph_tools.model.table_size import TableSize
 from graph_tools.options import RowType
-from graph_tools.tables.table_sizes import TableSize
 
 AbsentKind = Annotated[str, JsonSchema(enum=["zero", "row", "modulo"])]
 TableKind = Annotated[str, JsonSchema(enum=["variable", "sparse"])]

@@ -15,7 +15,7 @@ from graph_tools.readers.unknown_ops import UnknownOp
 from graph_tools.report.tiers import Tiers
 from graph_tools.report.version import version
 from graph_tools.rewriting.protocol import PassResult
-from graph_tools.store.layout import row_stride
+from graph_tools.store.row_sizes import row_stride
 from graph_tools.tensors import byte_size
 from graph_tools.verification.report import VerifyReport
 from graph_tools.writer import asset_files, saved_tensors

@@ -12,7 +12,7 @@ from graph_tools.errors import UsageError
 from graph_tools.json_data import Count, Fraction
 from graph_tools.model import Model
 from graph_tools.model.table_record import TableRecord
-from graph_tools.tables.table_sizes import TableSize
+from graph_tools.model.table_size import TableSize
 from graph_tools.tensors import Array
 from graph_tools.verification.evidence import gathered_rows
 from graph_tools.verification.request import Request

@@ -10,6 +10,7 @@ from graph_tools.bundle import checksum
 from graph_tools.errors import UnreadableError
 from graph_tools.store.block_sums import BLOCK_BYTES
 from graph_tools.store.row_runs import MOST_NARROW_WIDTHS, NarrowRows, RowRun, row_runs, rows_problem
+from graph_tools.store.row_sizes import row_size
 
 MAGIC = b"RECEMB\r\n"
 #: What writers write; readers read version 1, too.
@@ -299,26 +300,3 @@ def _check_checksums(header: Header, end: int) -> None:
         raise _WrongError(found, f"{expected[1]} bytes at {expected[0]}")
     if header.file_size != max(sums.end, HEADER_BYTES):
         raise _WrongError(f"{header.file_size} bytes", f"{sums.end}, the end of the checksums")
-
-
-def row_size(row_type: str, dim: int) -> int:
-    """Return the bytes of a row."""
-    return {
-        "fp32": 4 * dim,
-        "bf16": 2 * dim,
-        "fp16": 2 * dim,
-        "int8": 4 + dim,
-        "int4": 4 + (dim + 1) // 2,
-    }[row_type]
-
-
-def row_stride(row_type: str, dim: int) -> int:
-    """Return the number of bytes from one row to the next.
-
-    Rows that begin at cache lines touch as few lines as possible. The stride is therefore a power of two below a line,
-    or a whole number of lines, if that costs at most a quarter of the space.
-    """
-    size = row_size(row_type, dim)
-    lines = 1 << (size - 1).bit_length() if size <= 64 else -(-size // 64) * 64
-    alignment = 4 if size >= 4 else 2
-    return lines if 4 * lines <= 5 * size else -(-size // alignment) * alignment

@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 
 from graph_tools.errors import ConversionError
-from graph_tools.store.layout import row_size
+from graph_tools.store.row_sizes import row_size
 from graph_tools.store.rows import Quantized, codes_width, dequantize, halve, is_quantized, quantize
 from graph_tools.tensors import Array
 

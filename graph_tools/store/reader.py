@@ -15,8 +15,9 @@ from graph_tools.errors import UnreadableError
 from graph_tools.store.block_sums import BLOCK_BYTES
 from graph_tools.store.fingerprint import fingerprints, homes
 from graph_tools.store.index import buckets_of
-from graph_tools.store.layout import BUCKET_BYTES, BUCKET_KEYS, HEADER_BYTES, Header, Section, row_size, unpack
+from graph_tools.store.layout import BUCKET_BYTES, BUCKET_KEYS, HEADER_BYTES, Header, Section, unpack
 from graph_tools.store.quantize import decode
+from graph_tools.store.row_sizes import row_size
 from graph_tools.store.spec import EncodedRows, TableSpec
 from graph_tools.tensors import Array, StreamTensor, TensorSource
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from graph_tools.store.row_sizes import row_stride
+
 #: Most widths of rows below the full one.
 MOST_NARROW_WIDTHS = 4
 #: Where runs may begin, counted from the first row.
@@ -62,8 +64,6 @@ def row_runs(
     full : (int, int)
         Elements of rows of full width, which default rows have, and bytes from one to the next.
     """
-    from graph_tools.store.layout import row_stride
-
     dim, stride = full
     if not narrow:
         spans = [(0, rows + default_rows, dim, stride)]

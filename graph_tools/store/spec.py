@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from graph_tools.live import TableOrigin
-from graph_tools.store.layout import ABSENT_KEYS, ROW_TYPES, row_size
+from graph_tools.store.layout import ABSENT_KEYS, ROW_TYPES
 from graph_tools.store.row_runs import NarrowRows, rows_problem
+from graph_tools.store.row_sizes import row_size
 from graph_tools.tensors import Array, BaseTensor, TensorSource
 
 

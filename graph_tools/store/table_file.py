@@ -31,11 +31,10 @@ from graph_tools.store.layout import (
     ROW_ALIGNMENT,
     Header,
     Section,
-    row_size,
-    row_stride,
 )
 from graph_tools.store.quantize import encode
 from graph_tools.store.row_runs import RowRun, row_runs
+from graph_tools.store.row_sizes import row_size, row_stride
 from graph_tools.store.spec import EncodedRows, TableSpec
 from graph_tools.tensors import Array, TensorSource, rows_per_chunk
 

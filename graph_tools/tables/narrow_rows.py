@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph_tools.store.layout import row_stride
 from graph_tools.store.row_runs import MOST_NARROW_WIDTHS, NarrowRows, row_runs
+from graph_tools.store.row_sizes import row_stride
 from graph_tools.store.spec import EncodedRows, TableSpec
 from graph_tools.tensors import Array, rows_between, rows_per_chunk
 

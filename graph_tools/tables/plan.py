@@ -11,6 +11,7 @@ from graph_tools.live import plain
 from graph_tools.model import Model
 from graph_tools.model.stored_table import EVERYTHING, Reach
 from graph_tools.model.table_record import AbsentValue, TableRecord, UnusedTensor
+from graph_tools.model.table_size import TableSize
 from graph_tools.model.tables import SparseTable
 from graph_tools.options import ROW_TYPES, CutOptions
 from graph_tools.store.rows import refusal
@@ -23,7 +24,7 @@ from graph_tools.tables.costs import Counts, Layout, layouts, stored_rows, table
 from graph_tools.tables.duplicates import SharedRows, share_rows
 from graph_tools.tables.plain import PlainTable, plain_tables
 from graph_tools.tables.reachable_rows import reachable
-from graph_tools.tables.table_sizes import TableSize, planned_size
+from graph_tools.tables.table_sizes import planned_size
 from graph_tools.tensors import element_bytes
 
 # An index in front of a variable costs time in each request, so it must save enough.

@@ -3,48 +3,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from graph_tools.json_data import Count, Positive
+from graph_tools.model.table_size import TableSize
 from graph_tools.options import RowType
 from graph_tools.store.block_sums import BLOCK_BYTES
 from graph_tools.store.index import home_buckets
-from graph_tools.store.layout import BUCKET_BYTES, HEADER_BYTES, INDEX_ALIGNMENT, ROW_ALIGNMENT, row_size, row_stride
+from graph_tools.store.layout import BUCKET_BYTES, HEADER_BYTES, INDEX_ALIGNMENT, ROW_ALIGNMENT
+from graph_tools.store.row_sizes import row_size, row_stride
 from graph_tools.tables.costs import Counts, Layout, stored_rows
 
 _TYPES: dict[str, RowType] = {"float16": "fp16", "bfloat16": "bf16"}
 _SUM_BYTES = 4
-
-
-@dataclass(frozen=True)
-class TableSize:
-    """The size of a table's file.
-
-    Attributes
-    ----------
-    bytes : int
-        Of the whole file.
-    index_bytes : int
-        Of its keys, strings and checksums, which are in memory in every tier.
-    rows : int
-        Stored rows, with those of absent keys.
-    row_bytes, row_stride : int
-        Bytes of a row, and from one row to the next.
-    """
-
-    bytes: Count
-    index_bytes: Count
-    rows: Count
-    row_bytes: Positive
-    row_stride: Positive
-
-    @property
-    def row_data(self) -> int:
-        """Return the bytes of all rows."""
-        return self.rows * self.row_stride
 
 
 def table_size(

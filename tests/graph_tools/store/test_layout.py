@@ -8,7 +8,8 @@ import pytest
 
 from graph_tools.bundle import checksum
 from graph_tools.errors import UnreadableError
-from graph_tools.store.layout import HEADER_BYTES, Header, Section, row_size, row_stride, unpack
+from graph_tools.store.layout import HEADER_BYTES, Header, Section, unpack
+from graph_tools.store.row_sizes import row_size, row_stride
 
 #: The file has 5312 bytes before its checksums.
 HEADER = Header(

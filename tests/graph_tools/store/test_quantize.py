@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from graph_tools.errors import ConversionError
-from graph_tools.store.layout import ROW_TYPES, row_size
+from graph_tools.store.layout import ROW_TYPES
 from graph_tools.store.quantize import decode, encode
+from graph_tools.store.row_sizes import row_size
 from graph_tools.store.rows import dequantize, quantize
 from helpers.models.embedding_tables import rows_of
 
