@@ -94,6 +94,7 @@ def places(tmp_path: Path) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.slow
 def test_a_host_is_ready_when_a_proxy_leads(places: dict[str, Path], start: Start) -> None:
     admin, health = free_port(), free_port()
     proxy_command = [sys.executable, "-m", "serving_proxy"]
