@@ -26,7 +26,7 @@ std::string ReadText(const fs::path& path) {
 }
 
 // A file that holds one number; `otherwise` if it is none ("max"), or 0.
-int64_t NumberIn(const fs::path& path, int64_t otherwise) {
+int64_t ReadNumber(const fs::path& path, int64_t otherwise) {
   int64_t number = 0;
   const std::string text = ReadText(path);
   return absl::SimpleAtoi(absl::StripAsciiWhitespace(text), &number) && number > 0 ? number : otherwise;
@@ -55,7 +55,7 @@ constexpr GroupFiles kVersion1 = {
     "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_active_file", "total_inactive_file"}};
 
 MemoryGroup ReadGroup(const fs::path& group, const GroupFiles& files) {
-  MemoryGroup found = {NumberIn(group / files.limit, kNoLimit), NumberIn(group / files.in_use, 0)};
+  MemoryGroup found = {ReadNumber(group / files.limit, kNoLimit), ReadNumber(group / files.in_use, 0)};
   for (const char* cache : files.caches) found.in_use -= EntryOf(group / "memory.stat", cache, 0);
   found.in_use = std::max<int64_t>(0, found.in_use);
   return found;

@@ -54,7 +54,7 @@ int MakeMemfd(const std::string& name, unsigned flags) {
   return memfd_create(name.c_str(), flags | MFD_CLOEXEC | MFD_ALLOW_SEALING);
 }
 
-uint64_t NumberIn(const std::string& path) {
+uint64_t ReadCount(const std::string& path) {
   uint64_t number = 0;
   std::ifstream(path) >> number;
   return number;
@@ -63,8 +63,8 @@ uint64_t NumberIn(const std::string& path) {
 // Returns the bytes of huge pages that can be taken, apart from those that others have a claim to.
 uint64_t FreeReserved() {
   const std::string folder = "/sys/kernel/mm/hugepages/hugepages-2048kB/";
-  const uint64_t free = NumberIn(folder + "free_hugepages"), claimed = NumberIn(folder + "resv_hugepages");
-  const uint64_t more = NumberIn(folder + "nr_overcommit_hugepages"), taken = NumberIn(folder + "surplus_hugepages");
+  const uint64_t free = ReadCount(folder + "free_hugepages"), claimed = ReadCount(folder + "resv_hugepages");
+  const uint64_t more = ReadCount(folder + "nr_overcommit_hugepages"), taken = ReadCount(folder + "surplus_hugepages");
   return (free - std::min(free, claimed) + more - std::min(more, taken)) * kHuge;
 }
 
