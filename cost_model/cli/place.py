@@ -28,7 +28,7 @@ are used. If there is no room for all models, it says what is missing, and the e
 **Examples**
 
 - `cost-model place workload.yaml --machines fleet.yaml --explain`
-- `cost-model place workload.yaml --machines fleet.yaml --json > placement.json`
+- `cost-model place workload.yaml --machines fleet.yaml --json`
 - `cost-model place workload.yaml --machines fleet.yaml --previous placement.json`
 """
 

@@ -120,7 +120,10 @@ class TableReader:
 
     def rows(self, numbers: Array) -> Array:
         """Return the rows [n, dim] float32 with these numbers [n], which may be those of default rows."""
-        found = np.zeros((len(numbers), self.header.dim), np.float32)
+        dim = self.header.dim
+        if len(self._runs) == 1 and self._runs[0][0].dim == dim:
+            return decode(np.asarray(self._runs[0][1][numbers]), self.header.row_type, dim)
+        found = np.zeros((len(numbers), dim), np.float32)
         for run, rows in self._runs:
             inside = (numbers >= run.first) & (numbers < run.end)
             if inside.any():
