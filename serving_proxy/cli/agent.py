@@ -5,12 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ValidationError
-
 from serving_proxy.agent.options import AgentOptions
 from serving_proxy.cli.app import app, guarded
-from serving_proxy.cli.declared import with_options
-from serving_proxy.errors import InvalidError
+from serving_proxy.cli.declared import settings_of, with_options
 
 _HELP = """Run the agent of a machine: it follows a proxy that was started with --engine agents.
 
@@ -33,12 +30,6 @@ def agent_command(*, given: dict[str, Any]) -> None:
     from serving_proxy.agent.settings import AgentSettings
     from serving_proxy.system.logs import set_up
 
-    try:
-        settings = AgentSettings(**given)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        name = "--" + str(fault["loc"][0]).replace("_", "-")
-        found = "nothing" if fault["type"] == "missing" else repr(fault["input"])
-        raise InvalidError(f"{name}: {found}, {fault['msg']}") from error
+    settings = settings_of(AgentSettings, given)
     set_up(settings.log_level)
     run_agent(settings)

@@ -9,16 +9,18 @@ import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import typer
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from serving_proxy.cli.commands import Command, option, set_parameters
 from serving_proxy.cli.options import json_object, seconds
 from serving_proxy.errors import InvalidError
 from serving_proxy.records.option import CliGroup, CliOption
+
+_Settings = TypeVar("_Settings", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,23 @@ def with_options(
         return run
 
     return wrap
+
+
+def settings_of(model: type[_Settings], given: dict[str, Any]) -> _Settings:
+    """Return the settings of a server from the given options.
+
+    Raises
+    ------
+    InvalidError
+        Names the first option that is missing or wrong.
+    """
+    try:
+        return model(**given)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        name = "--" + str(fault["loc"][0]).replace("_", "-")
+        found = "nothing" if fault["type"] == "missing" else repr(fault["input"])
+        raise InvalidError(f"{name}: {found}, {fault['msg']}") from error
 
 
 def _options(model: type[BaseModel], defaults: bool, shown_as: str) -> Iterator[_Declared]:

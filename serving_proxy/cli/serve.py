@@ -5,11 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ValidationError
-
 from serving_proxy.cli.app import app, guarded
-from serving_proxy.cli.declared import with_options
-from serving_proxy.errors import InvalidError
+from serving_proxy.cli.declared import settings_of, with_options
 from serving_proxy.serve.options import ServeOptions
 
 _HELP = """Run the proxy: it starts the hosts, and the other commands connect to its admin port.
@@ -34,12 +31,6 @@ def serve_command(*, given: dict[str, Any]) -> None:
     from serving_proxy.serve.settings import ServeSettings
     from serving_proxy.system.logs import set_up
 
-    try:
-        settings = ServeSettings(**given)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        name = "--" + str(fault["loc"][0]).replace("_", "-")
-        found = "nothing" if fault["type"] == "missing" else repr(fault["input"])
-        raise InvalidError(f"{name}: {found}, {fault['msg']}") from error
+    settings = settings_of(ServeSettings, given)
     set_up(settings.log_level)
     serve(settings)
