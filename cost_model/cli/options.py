@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declare the options that `plan` and `simulate` share, and read calibrations and coefficients of interference."""
+"""Declare the options that several verbs share, and read calibrations and coefficients of interference."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from cost_model.errors import UsageError
 from cost_model.interference import Interference, default_interference, load_interference
-from cost_model.workload import Workload
+from cost_model.workload import MOST_QPS, Workload
 
 WorkloadFile = Annotated[
     Path,
@@ -35,6 +36,17 @@ InterferenceScale = Annotated[
 AnyCpu = Annotated[
     bool, typer.Option("--any-cpu", metavar="", help="Accept profiles and a calibration from another CPU model.")
 ]
+
+TotalQps = Annotated[
+    float | None,
+    typer.Option(metavar="Q", show_default=False, help="Total requests/s of all models with a share."),
+]
+
+
+def check_total_qps(total_qps: float | None) -> None:
+    """Raise UsageError if the total rate [requests/s] is out of range."""
+    if total_qps is not None and not 0 < total_qps <= MOST_QPS:
+        raise UsageError(f"--total-qps: {total_qps} found, expected a number above 0, at most {MOST_QPS:g}")
 
 
 def read_costs(

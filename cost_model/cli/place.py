@@ -14,11 +14,13 @@ from cost_model.cli.options import (
     CalibrationFile,
     InterferenceFile,
     InterferenceScale,
+    TotalQps,
     WorkloadFile,
+    check_total_qps,
     read_costs,
 )
 from cost_model.errors import UsageError
-from cost_model.workload import MOST_QPS, load_workload
+from cost_model.workload import load_workload
 
 _HELP = """Decide which models run on which machines of a fleet, with how many cores and replicas.
 
@@ -41,7 +43,6 @@ Survive = Annotated[
     optional("LOSS", "Loss that all SLOs survive: none, machine or zone; by default a zone if there are several."),
 ]
 Headroom = Annotated[float, typer.Option(metavar="F", min=0.01, max=100, help="Factor of all rates to place for.")]
-TotalQps = Annotated[float | None, optional("Q", "Total requests/s of all models with a share.")]
 Explained = Annotated[
     bool, typer.Option("--explain", metavar="", help="Explain for each model why it is there and what would change it.")
 ]
@@ -72,8 +73,7 @@ def place_command(
 
     if survive is not None and survive not in SURVIVES:
         raise UsageError(f"--survive: '{survive}' found, expected one of {', '.join(SURVIVES)}")
-    if total_qps is not None and not 0 < total_qps <= MOST_QPS:
-        raise UsageError(f"--total-qps: {total_qps} found, expected a number above 0, at most {MOST_QPS:g}")
+    check_total_qps(total_qps)
     read = load_workload(workload, any_cpu=any_cpu)
     fleet = load_fleet(machines)
     before = read_previous(previous) if previous else None

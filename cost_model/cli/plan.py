@@ -16,7 +16,9 @@ from cost_model.cli.options import (
     CalibrationFile,
     InterferenceFile,
     InterferenceScale,
+    TotalQps,
     WorkloadFile,
+    check_total_qps,
     read_costs,
 )
 from cost_model.errors import UsageError
@@ -24,7 +26,7 @@ from cost_model.machine import load_machine, this_machine
 from cost_model.planning import Addition, Explanation, Plan, explain, plan, plan_addition
 from cost_model.planning.report import plan_report
 from cost_model.service import ServiceTime
-from cost_model.workload import MOST_QPS, Tenant, Workload, load_workload
+from cost_model.workload import Tenant, Workload, load_workload
 
 _HELP = """Decide which model gets which cores.
 
@@ -43,7 +45,6 @@ exit code concerns only that model: 0 if it fits or needs cores, 1 if it does no
 MachineFile = Annotated[
     Path | None, optional("MACHINE.yaml", "Machine to plan for; by default the workload's, otherwise this machine.")
 ]
-TotalQps = Annotated[float | None, optional("Q", "Total requests/s of all models with a share.")]
 Added = Annotated[str | None, optional("NAME", "Name of a further model to try out.")]
 AddedQps = Annotated[float | None, optional("Q", "Requests/s of the model of --add.")]
 AddedSlo = Annotated[float | None, optional("T", "SLO of the model of --add; by default that of --like.")]
@@ -91,8 +92,7 @@ def plan_command(
         raise UsageError(
             "--qps, --slo-p99-ms, --like: found without --add, expected it; for the rate of all models use --total-qps"
         )
-    if total_qps is not None and not 0 < total_qps <= MOST_QPS:
-        raise UsageError(f"--total-qps: {total_qps} found, expected a number above 0, at most {MOST_QPS:g}")
+    check_total_qps(total_qps)
     if plot:
         from cost_model.plots import check_picture
 

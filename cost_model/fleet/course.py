@@ -109,7 +109,7 @@ class FleetResult:
         Every domain whose loss makes a unit late; empty if the spare capacity suffices everywhere.
     worst_loss : Loss
     utilization : list of (time [s], mean, largest)
-        Of the allocated cores of the fleet, and of the busiest allocation.
+        The mean is the busy share of all allocated cores of the fleet; the largest is that of the busiest allocation.
     """
 
     traffic: str

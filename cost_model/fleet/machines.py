@@ -29,7 +29,7 @@ class FleetMachine:
     machine : Machine
         Its cores, NUMA nodes and memory bandwidth.
     memory_gb : float [GB]
-        Of which hosts use a part for models and tables.
+        Memory of the machine; hosts use a part of it for models and tables.
     disk_gb : float, optional [GB]
         Disk for the files of tables; None: not limited.
     zone : str, optional
@@ -37,7 +37,7 @@ class FleetMachine:
     speed : float
         Service times on this machine are those of the workload divided by its speed.
     features : frozenset of str
-        What its CPU offers, for example "avx512_bf16".
+        Instruction sets of its CPU, for example "avx512_bf16".
     cost : float
         Cost of using it; by default its number of cores.
     """

@@ -44,7 +44,15 @@ class Weights:
 
 @dataclass(frozen=True)
 class Option:
-    """What one of `replicas` replicas of a unit takes: cores on each machine (infinite: not there), and the rest."""
+    """What each replica takes if a unit has `replicas` of them.
+
+    Attributes
+    ----------
+    cores : ndarray [machines] float
+        Cores that it needs on each machine; infinite where it cannot run.
+    bandwidth_gbs : float [GB/s]
+        Its memory traffic.
+    """
 
     replicas: int
     cores: Floats

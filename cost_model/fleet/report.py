@@ -61,7 +61,7 @@ class ReplicaReport:
 
 @dataclass(frozen=True)
 class MachineReport:
-    """What a machine has to carry.
+    """The models of a machine, and what they take of it.
 
     Attributes
     ----------
