@@ -23,6 +23,8 @@ from serving_proxy.errors import InvalidError, NotFoundError, ProxyError
 from serving_proxy.system.files import read_regular, replace
 
 TOKEN_FILE = "admin.token"
+LEADER_HEADER = "x-proxy-leader"
+"""In answers of a proxy on standby: the URL of the proxy that leads, to which clients send their token."""
 _LEAST_TOKEN = 16
 _MOST_BYTES = 4096
 _NAMES_OF_HERE = ("127.0.0.1", "[::1]", "0.0.0.0", "[::]")

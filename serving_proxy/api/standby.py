@@ -8,6 +8,7 @@ from collections.abc import Callable
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from serving_proxy.access.tokens import LEADER_HEADER
 from serving_proxy.api.errors import answer
 
 
@@ -32,6 +33,8 @@ class StandbyApp:
         else:
             said = "none leads at the moment" if leader is None else f"{leader} leads"
             response = answer("UNAVAILABLE", f"this proxy is on standby, {said}")
+            if leader is not None:
+                response.headers[LEADER_HEADER] = leader
         await response(scope, receive, send)
 
 

@@ -27,7 +27,7 @@ class Client:
     Parameters
     ----------
     server : str
-        URL of the admin port.
+        URL of the admin port; if this proxy is on standby, the one that leads is asked instead.
     token : str, optional
         The proxy's token; by default, that of a proxy which the same user runs on this machine is found.
     timeout : float [s]
