@@ -20,6 +20,7 @@ from rich.markup import escape
 
 from graph_tools.cli.groups import with_groups
 from graph_tools.cli.once import OnceGroup
+from graph_tools.cli.signals import end_on_signals, received
 from graph_tools.errors import GraphToolsError
 
 app = typer.Typer(
@@ -61,7 +62,7 @@ def main() -> None:
     # TensorFlow reads this once, when it is loaded; the suppressed messages are not about the user's model. Nothing
     # else is set, since models are compared as they are served.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    signal.signal(signal.SIGTERM, _exit_on_signal)
+    end_on_signals()
     load_verbs()
     app(prog_name="graph-tools")
 
@@ -72,11 +73,6 @@ def load_verbs() -> None:
         importlib.import_module(f"graph_tools.cli.{verb}")
 
 
-def _exit_on_signal(number: int, _: object) -> None:
-    """Exit as Ctrl-C does, so that no incomplete files stay behind."""
-    raise SystemExit(128 + number)
-
-
 def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
     """Wrap a verb: turn its errors into one message and an exit code, and exit with the code that it returns."""
 
@@ -84,26 +80,34 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             code = command(*args, **kwargs)
-        except GraphToolsError as error:
-            _print_error(str(error))
-            raise typer.Exit(error.exit_code) from error
-        except BrokenPipeError:
-            # The reader of our output has closed the pipe; typer exits quietly.
-            raise
-        except OSError as error:
-            place = f"{error.filename}: " if error.filename else ""
-            _print_error(f"{place}{error.strerror or error}, expected to read or write it")
-            raise typer.Exit(2) from error
-        except KeyboardInterrupt:
-            # If the interrupt was raised in code from a string (named tuples, data classes), it leaves a mark that
-            # makes `python -m` die of the signal although it was caught. Running other code from a string removes the
-            # mark.
-            exec("")
-            _print_error("interrupted; nothing was written")
-            raise typer.Exit(128 + signal.SIGINT) from None
+        except (Exception, KeyboardInterrupt) as error:
+            number = received()
+            if number is None and not isinstance(error, KeyboardInterrupt):
+                code = _code_of(error)
+            else:
+                # If the interrupt was raised in code from a string (named tuples, data classes), it leaves a mark that
+                # makes `python -m` die of the signal although it was caught. Running other code from a string removes
+                # the mark.
+                exec("")
+                if number != signal.SIGTERM:
+                    _print_error("interrupted; nothing was written")
+                code = 128 + (number or signal.SIGINT)
         raise typer.Exit(code or 0)
 
     return run
+
+
+def _code_of(error: Exception) -> int:
+    """Print an error that the user can mend, and return its exit code; raise any other."""
+    if isinstance(error, GraphToolsError):
+        _print_error(str(error))
+        return error.exit_code
+    # If the reader of our output has closed the pipe, typer exits quietly.
+    if not isinstance(error, OSError) or isinstance(error, BrokenPipeError):
+        raise error
+    place = f"{error.filename}: " if error.filename else ""
+    _print_error(f"{place}{error.strerror or error}, expected to read or write it")
+    return 2
 
 
 def verb(name: str, text: str, group: typer.Typer = app) -> Callable[[Callable[..., int]], Callable[..., None]]:

@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -102,3 +103,30 @@ def test_a_closed_pipe_gives_no_traceback(sparse: Path) -> None:
     os.close(write)
     assert "Traceback" not in found.stderr
     assert found.returncode == 1
+
+
+_SWALLOWED = """
+import os, signal, sys, time
+from graph_tools.cli.signals import end_on_signals
+
+class Session:
+    def __del__(self):
+        os.kill(os.getpid(), signal.{name})
+        time.sleep(0)
+
+end_on_signals()
+try:
+    Session()
+    time.sleep(30)
+    print("went on")
+except (KeyboardInterrupt, SystemExit) as error:
+    os.write(2, b"of a library\\n")
+    print("ended by", type(error).__name__, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(("name", "error"), [("SIGINT", "KeyboardInterrupt"), ("SIGTERM", "SystemExit")])
+def test_a_signal_that_python_swallows_ends_the_command_all_the_same(name: str, error: str) -> None:
+    command = [sys.executable, "-c", _SWALLOWED.format(name=name)]
+    found = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=60)
+    assert (found.stdout, found.stderr) == ("", f"ended by {error}\n")
