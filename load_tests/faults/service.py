@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from load_tests._programs import ROOT, ProgramError, find_go_program
+from load_tests.ports import free_port
 from serving_proxy import Client
 from serving_proxy.access.tokens import read_token
 
@@ -26,14 +27,6 @@ HOST = "host-0"
 _START_S = 120.0
 #: Mounts a separate file system over the folder for the state; `$1` is its size, `$2` the folder.
 _SMALL_DISK = 'mount -t tmpfs -o size="$1" tmpfs "$2" && shift 2 && exec "$@"'
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        listeners = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for listener in listeners:
-            listener.bind(("127.0.0.1", 0))
-        return [int(listener.getsockname()[1]) for listener in listeners]
 
 
 class Service:
@@ -61,7 +54,7 @@ class Service:
         self._folder = folder
         self._disk_bytes = disk_bytes
         self._options = list(options)
-        self.grpc, self.rest, self.admin = _free_ports(3)
+        self.grpc, self.rest, self.admin = (free_port() for _ in range(3))
         self._process: subprocess.Popen[bytes] | None = None
         self._state = folder / "state"
         self.log = folder / "proxy.log"

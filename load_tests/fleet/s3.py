@@ -14,6 +14,8 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from load_tests.ports import free_port
+
 __all__ = ["BUCKET", "s3_server"]
 
 BUCKET = "models"
@@ -30,8 +32,7 @@ def s3_server(folder: Path) -> Iterator[str]:
     folder : Path
         Where its objects and its log are. moto keeps objects in memory.
     """
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     objects = folder / "objects"
     (objects / BUCKET).mkdir(parents=True)
     versitygw = os.environ.get("VERSITYGW") or shutil.which("versitygw")

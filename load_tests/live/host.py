@@ -22,6 +22,7 @@ import numpy as np
 
 from graph_tools.tensors import Array
 from load_tests._programs import ROOT, ProgramError
+from load_tests.ports import free_port
 
 __all__ = ["Connection", "LiveAnswer", "LiveHost"]
 
@@ -112,11 +113,7 @@ class LiveHost:
     """
 
     def __init__(self, artifact: Path, timelines: Mapping[int, Path], folder: Path, sessions: int = 2) -> None:
-        with contextlib.ExitStack() as stack:
-            listeners = [stack.enter_context(socket.socket()) for _ in range(2)]
-            for listener in listeners:
-                listener.bind(("127.0.0.1", 0))
-            self.port, self._grpc = (int(listener.getsockname()[1]) for listener in listeners)
+        self.port, self._grpc = free_port(), free_port()
         self._artifact, self._folder, self._log = artifact.resolve(), folder, folder / "log"
         self._generation, self._sessions = 0, sessions
         folder.mkdir(parents=True, exist_ok=True)

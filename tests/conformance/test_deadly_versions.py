@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -23,6 +22,7 @@ from helpers.hosts.host_requests import ranking_body
 from helpers.hosts.served_hosts import ROOT, ServedHost, program, version
 from helpers.models.deadly_models import build_deadly
 from helpers.system.waiting import wait_until
+from load_tests.ports import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -41,12 +41,6 @@ def deadly(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         return made[kind]
 
     return make
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from helpers.hosts.host_requests import ranking_body
 from helpers.hosts.served_hosts import ROOT, ServedHost, program, served, version
 from helpers.models.deadly_models import build_deadly
 from helpers.system.waiting import wait_until
+from load_tests.ports import free_port
 
 
 def ports_of(host: ServedHost) -> tuple[str, ...]:
@@ -71,9 +72,7 @@ def test_nothing_listens_for_requests_before_models_are_ready(
         "ranking": {**served_models["ranking"], "versions": {**served_models["ranking"]["versions"], "3": endless}}
     }
     probe = ServedHost(host_kind, tmp_path / "state", models)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [*program(host_kind), "--state-dir", str(probe.state_dir), "--health-port", "0"]
     command += ["--grpc-port", "0", "--rest-port", str(port)]
     with probe.log.open("ab") as log:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,16 +18,10 @@ from helpers.deploy.manifests import container, move, plain
 from helpers.hosts.served_hosts import program
 from helpers.proxies.proxy_runs import environment_of_checkout, wait_for
 from helpers.system.certificates import make_authority, make_certificate
+from load_tests.ports import free_port
 
 MANIFESTS = plain()
 Start = Callable[..., subprocess.Popen[bytes]]
-
-
-def free_port() -> int:
-    """Return a port that nobody uses at the moment."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def with_values(arguments: list[str], values: dict[str, str]) -> list[str]:
@@ -96,7 +89,7 @@ def places(tmp_path: Path) -> dict[str, Path]:
 
 @pytest.mark.slow
 def test_a_host_is_ready_when_a_proxy_leads(places: dict[str, Path], start: Start) -> None:
-    admin, health = free_port(), free_port()
+    admin, health = (free_port(), free_port()), free_port()
     proxy_command = [sys.executable, "-m", "serving_proxy"]
 
     def arguments(name: str, **values: Any) -> list[str]:
@@ -106,11 +99,11 @@ def test_a_host_is_ready_when_a_proxy_leads(places: dict[str, Path], start: Star
     # Each proxy has a volume of its own, and a port instead of an address of its own.
     def start_proxy(number: int) -> None:
         state = places["/var/lib/recprocessor-proxy"] / str(number)
-        start(*proxy_command, "serve", *arguments("proxy", state_dir=state, admin_port=admin + number))
+        start(*proxy_command, "serve", *arguments("proxy", state_dir=state, admin_port=admin[number]))
 
     agent = [word for word in arguments("agent", machine="host-0") if not word.startswith("https://")]
     agent = [word for word in agent if word != "--server"]
-    servers = [word for number in (0, 1) for word in ("--server", f"https://127.0.0.1:{admin + number}")]
+    servers = [word for port in admin for word in ("--server", f"https://127.0.0.1:{port}")]
     start(*proxy_command, "agent", *agent, *servers)
     startup = move(container(MANIFESTS, "agent")["startupProbe"]["exec"]["command"], places)
     wait_for(lambda: subprocess.run(startup, check=False).returncode == 0, 30, "the startup probe of the agent")
@@ -122,15 +115,15 @@ def test_a_host_is_ready_when_a_proxy_leads(places: dict[str, Path], start: Star
 
     start_proxy(0)
     wait_for(lambda: ask("host", "readiness", health) == 200, 30, "the readiness probe of the host")
-    assert ask("proxy", "startup", admin) == ask("proxy", "readiness", admin) == 200
+    assert ask("proxy", "startup", admin[0]) == ask("proxy", "readiness", admin[0]) == 200
     start_proxy(1)
-    wait_for(lambda: ask("proxy", "readiness", admin + 1) == 200, 30, "the readiness probe of the standby")
+    wait_for(lambda: ask("proxy", "readiness", admin[1]) == 200, 30, "the readiness probe of the standby")
 
     # `kubectl exec` finds server and token in the container's environment.
     variables = {each["name"]: each.get("value", "") for each in container(MANIFESTS, "proxy")["env"]}
     assert variables["SERVING_PROXY_SERVER"] == "https://$(POD_NAME).recprocessor-proxies.recprocessor.svc:8502"
     (token,) = move([variables["SERVING_PROXY_TOKEN_FILE"]], places)
-    environment = {"SERVING_PROXY_SERVER": f"https://127.0.0.1:{admin}", "SERVING_PROXY_TOKEN_FILE": token}
+    environment = {"SERVING_PROXY_SERVER": f"https://127.0.0.1:{admin[0]}", "SERVING_PROXY_TOKEN_FILE": token}
     shown = subprocess.run(
         [*proxy_command, "status", "--ca-file", str(places["/etc/recprocessor/agent"] / "ca.crt"), "--json"],
         env=os.environ | environment_of_checkout() | environment,

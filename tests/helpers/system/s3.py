@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from load_tests.ports import free_port
 from serving_proxy.artifacts import stores
 
 USER, SECRET = "recprocessor-test", "a secret of the test"
@@ -29,8 +30,7 @@ def s3_server(folder: Path) -> Iterator[int]:
     folder : Path
         Where its log is written.
     """
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with (folder / "s3.log").open("wb") as log:
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
         process = subprocess.Popen(command, stdout=log, stderr=log)
