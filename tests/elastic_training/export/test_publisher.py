@@ -156,7 +156,8 @@ def test_timeline_that_was_removed_is_not_made_again(model: keras.Model, exporte
             train(model, 2, (), first_user=30)
         assert not timeline.exists()
         away.rename(timeline)
-        assert publisher.flush() == epoch + 1
+        # One epoch, or two if the publisher has begun with the first cut before this one is handed over.
+        assert publisher.flush() in (epoch + 1, epoch + 2)
         assert publisher.stats()["error"] is None
     check_published(model, exported, timeline)
     assert list_terms(timeline) == [1]

@@ -56,13 +56,13 @@ def test_machine_that_was_away_comes_back_to_the_newest_state(
         wait_for(lambda: second.versions(name) == [1])
         second.stop()
         wait_for(lambda: [m["state"] for m in client.status()["machines"]] == ["current", "away"])
+        wait_for(lambda: any("m2: away" in event["message"] for event in client.events()))
         client.deploy(name, model(2), wait=True, timeout=30)
         client.promote(name, 2)
         wait_for(lambda: first.desired()["models"][name]["baseline"] == 2)
         assert second.desired()["models"][name]["baseline"] == 1
         second.start()
         wait_for(lambda: second.desired()["models"][name]["baseline"] == 2)
-        assert any("m2: away" in event["message"] for event in client.events())
 
 
 def test_version_that_one_machine_cannot_load_fails(
