@@ -25,7 +25,7 @@ from serving_proxy.errors import (
 
 _PART_BYTES = 8 * 1024 * 1024
 _CONNECT_S = 5
-_REQUEST_S = 60
+_REQUEST_S = 60.0
 _MOST_SAID = 300
 # Status of the response and the code in its XML, in obstore's messages.
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -50,9 +50,15 @@ class ObjectStore:
     """A bucket; the configuration and credentials are read from the usual environment variables.
 
     Retries are left to the caller, which knows how long to wait and what has been read already.
+
+    Parameters
+    ----------
+    scheme, bucket : str
+    request_s : float [s]
+        Longest time of one request, with its body.
     """
 
-    def __init__(self, scheme: str, bucket: str) -> None:
+    def __init__(self, scheme: str, bucket: str, request_s: float = _REQUEST_S) -> None:
         try:
             import obstore.store
         except ImportError as error:
@@ -65,7 +71,7 @@ class ObjectStore:
         options: dict[str, Any] = {
             "client_options": {
                 "connect_timeout": timedelta(seconds=_CONNECT_S),
-                "timeout": timedelta(seconds=_REQUEST_S),
+                "timeout": timedelta(seconds=request_s),
                 "allow_http": _endpoint(scheme).startswith("http:"),
             },
             "retry_config": {"max_retries": 0, "retry_timeout": timedelta(seconds=1)},

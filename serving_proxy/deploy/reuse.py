@@ -26,7 +26,8 @@ def made_before(models: Mapping[str, Model], wanted: Version) -> Path | None:
     for version in _served(models):
         if version.path is not None and _recipe(version) == _recipe(wanted):
             path = Path(version.path)
-            if is_live(path) == (wanted.settings.follow is not None):
+            # Another proxy may have made it, on its own machine.
+            if path.is_dir() and is_live(path) == (wanted.settings.follow is not None):
                 return path
     return None
 

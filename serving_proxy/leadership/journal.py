@@ -142,14 +142,17 @@ def newest_snapshot(store: SharedStore) -> int | None:
 
 
 def write_snapshot(store: SharedStore, number: int, database: bytes) -> None:
-    """Write a snapshot, and remove the objects that it makes unnecessary."""
+    """Write a snapshot, the whole database after a transaction."""
     store.put(snapshot_name(number), database)
+
+
+def compact(store: SharedStore) -> None:
+    """Remove the objects that the newest snapshots make unnecessary; a bucket takes milliseconds for each."""
     snapshots = store.numbers(SNAPSHOTS)
     for older in snapshots[:-_KEPT_SNAPSHOTS]:
         store.remove(snapshot_name(older))
-    first = snapshots[-_KEPT_SNAPSHOTS:][0]
     for entry in store.numbers(LOG):
-        if entry <= first:
+        if snapshots and entry <= snapshots[-_KEPT_SNAPSHOTS:][0]:
             store.remove(log_name(entry))
 
 

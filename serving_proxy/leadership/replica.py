@@ -13,6 +13,7 @@ from serving_proxy.errors import ProxyError
 from serving_proxy.leadership.journal import (
     SNAPSHOT_EVERY,
     Journal,
+    compact,
     newest_snapshot,
     read_entry,
     snapshot_name,
@@ -96,16 +97,23 @@ class Replica:
         self._snapshot_at = journal.number
 
     async def keep_snapshots(self) -> None:
-        """Write a snapshot whenever the log has grown much since the last one, until the task is cancelled."""
+        """Write a snapshot whenever the log has grown much since the last one, until the task is cancelled.
+
+        What snapshots make unnecessary is removed here, while the lease is renewed beside it.
+        """
+        is_compact = False
         while True:
-            await asyncio.sleep(_LOOK_S)
             number = self._journal.number
-            if number - self._snapshot_at >= SNAPSHOT_EVERY:
-                data, self._snapshot_at = self.database.serialize(), number
-                try:
-                    await asyncio.to_thread(write_snapshot, self._store, number, data)
-                except ProxyError as error:
-                    log.warning("snapshot: %s", error)
+            try:
+                if number - self._snapshot_at >= SNAPSHOT_EVERY:
+                    await asyncio.to_thread(write_snapshot, self._store, number, self.database.serialize())
+                    self._snapshot_at, is_compact = number, False
+                if not is_compact:
+                    await asyncio.to_thread(compact, self._store)
+                    is_compact = True
+            except ProxyError as error:
+                log.warning("snapshot: %s", error)
+            await asyncio.sleep(_LOOK_S)
 
     def _is_behind(self) -> bool:
         newest = newest_snapshot(self._store)
@@ -134,10 +142,10 @@ async def stand_by(replica: Replica, leadership: Leadership, ended: asyncio.Even
     fault = ""
     while not ended.is_set():
         try:
-            replica.catch_up()
+            await asyncio.to_thread(replica.catch_up)
             if await leadership.look(replica.known_term):
-                replica.catch_up()
-                replica.lead(leadership.term, leadership.holds, leadership.resign)
+                await asyncio.to_thread(replica.catch_up)
+                await asyncio.to_thread(replica.lead, leadership.term, leadership.holds, leadership.resign)
                 return True
             fault = ""
         except ProxyError as error:

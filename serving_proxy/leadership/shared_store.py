@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
+from serving_proxy.artifacts.urls import parse_url
 from serving_proxy.errors import ExhaustedError, InvalidError, NotFoundError, UnavailableError
 from serving_proxy.system.files import private_folder, read_regular, replace, sync_folder
 
+# Schemes of stores with conditional requests.
+_BUCKETS = ("s3", "gs", "az")
 _MOST_BYTES = 1024 * 1024 * 1024
 
 
@@ -119,17 +122,23 @@ class SharedFolder:
             raise UnavailableError(f"{self.folder / name}: {said}, expected the store that proxies share") from error
 
 
-def open_shared_store(url: str) -> SharedFolder:
-    """Open the store of a `file://` URL or a path.
+def open_shared_store(url: str) -> SharedStore:
+    """Open the store of a path, or of a URL of a folder or bucket.
 
     Raises
     ------
     InvalidError
-        It is of another kind, or cannot be made.
+        It is of another kind, cannot be made, or needs a library that is not installed.
     """
     place = urlsplit(url)
     if place.scheme == "file" and place.netloc in {"", "localhost"}:
         return SharedFolder(Path(unquote(place.path)))
+    if place.scheme in _BUCKETS:
+        from serving_proxy.leadership.shared_bucket import SharedBucket
+
+        return SharedBucket(parse_url(url, "--shared-store"))
     if place.scheme or not url:
-        raise InvalidError(f"--shared-store {url}: expected a folder, or a URL such as file:///mnt/recprocessor")
+        raise InvalidError(
+            f"--shared-store {url}: expected a folder, or a URL such as file:///mnt/recprocessor or s3://BUCKET/PATH"
+        )
     return SharedFolder(Path(url))

@@ -46,8 +46,8 @@ class ServeOptions(BaseModel):
         str | None,
         CliOption(
             "URL",
-            "Folder that several proxies share, of which one leads: the others have all of its state, and one takes "
-            "over if it fails.",
+            "Folder or bucket that several proxies share, of which one leads: the others have all of its state, and "
+            "one takes over if it fails.",
         ),
     ] = None
     lease_timeout: Annotated[

@@ -21,7 +21,7 @@ from serving_proxy.gates.ops import check_allowed
 from serving_proxy.guard.alerts import read_webhook
 from serving_proxy.host.options import check_options
 from serving_proxy.hosts.command import NAMED_OPTIONS, LaunchOptions
-from serving_proxy.leadership.shared_store import open_shared_store
+from serving_proxy.leadership.shared_store import SharedFolder, open_shared_store
 from serving_proxy.serve.options import ServeOptions
 from serving_proxy.sources.batching_parameters import BatchingParameters, parse_batching
 from serving_proxy.sources.models_config import single_model
@@ -99,10 +99,19 @@ class ServeSettings(ServeOptions, BaseSettings):
             return
         if self.shared_store is not None and self.discard_state:
             raise InvalidError("--discard-state: with --shared-store, expected an empty --shared-store instead")
+        if self.shared_store is not None and self.model_store is None and self._shared_files() is None:
+            raise InvalidError(
+                f"--shared-store {self.shared_store}: a bucket, expected --model-store for the models that proxies make"
+            )
         if self.cores != "off":
             raise InvalidError(f"--cores {self.cores}: divides the cores of this machine, expected no --engine agents")
         if self.admin_auth == "none" and self.agent_token_file is not None:
             raise InvalidError("--admin-auth none: with --agent-token-file, expected one of them")
+
+    def _shared_files(self) -> Path | None:
+        """Return the folder of files that proxies share; None: there is none, and each has its own."""
+        store = None if self.shared_store is None else open_shared_store(self.shared_store)
+        return store.folder if isinstance(store, SharedFolder) else None
 
     def batching_parameters(self) -> BatchingParameters | None:
         """Return the content of the file of TensorFlow Serving's batching parameters, if one is given."""
@@ -162,7 +171,7 @@ class ServeSettings(ServeOptions, BaseSettings):
             cores=self.cores,
             cpus=frozenset(cpus),
             allowed_ops=check_allowed(self.allow_op),
-            files_dir=None if self.shared_store is None else open_shared_store(self.shared_store).folder,
+            files_dir=self._shared_files(),
             stores=StoreOptions(
                 store=None if self.model_store is None else parse_url(self.model_store, "--model-store"),
                 cache=None if self.model_cache is None else self.model_cache.resolve(),

@@ -106,7 +106,7 @@ def _owner(text: bytes) -> str:
 
 
 class Database:
-    """The SQLite connection of a state directory; used by one thread.
+    """The SQLite connection of a state directory; used by one thread at a time.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class Database:
         os.close(open_private(path))
         # Each statement commits itself; `transaction` begins a transaction of several statements.
         with self.faults():
-            self.connection = sqlite3.connect(path, isolation_level=None, timeout=5.0)
+            self.connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
         try:
             with self.faults():
                 self.connection.execute("PRAGMA journal_mode = WAL")

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from helpers.proxies.lifecycle_records import deployed, settled
+from helpers.system.s3 import s3_environment
 from serving_proxy.errors import ProxyError, UnavailableError
-from serving_proxy.leadership.journal import LOG, SNAPSHOTS, write_snapshot
+from serving_proxy.leadership.journal import LOG, SNAPSHOTS, compact, write_snapshot
 from serving_proxy.leadership.replica import Replica
-from serving_proxy.leadership.shared_store import SharedFolder
+from serving_proxy.leadership.shared_store import SharedFolder, SharedStore, open_shared_store
 from serving_proxy.records.models import Note
 from serving_proxy.store import Repository
 
@@ -19,10 +21,20 @@ def store(tmp_path: Path) -> SharedFolder:
     return SharedFolder(tmp_path / "shared")
 
 
+@pytest.fixture(params=["folder", "bucket"])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SharedStore]:
+    """A shared folder, and a place of a bucket that no other test has."""
+    if request.param == "folder":
+        yield SharedFolder(tmp_path / "shared")
+    else:
+        with s3_environment(request.getfixturevalue("s3_port")):
+            yield open_shared_store(f"s3://models/{tmp_path.name}")
+
+
 class Proxy:
     """A proxy's copy of the database, and whether it believes that it leads."""
 
-    def __init__(self, store: SharedFolder, folder: Path) -> None:
+    def __init__(self, store: SharedStore, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
         self.replica = Replica(store, folder / "proxy.sqlite3")
         self.leads = True
@@ -41,8 +53,8 @@ class Proxy:
         return Repository(self.replica.database)
 
 
-def test_standby_has_the_whole_state(store: SharedFolder, tmp_path: Path) -> None:
-    first, second = Proxy(store, tmp_path / "a"), Proxy(store, tmp_path / "b")
+def test_standby_has_the_whole_state(any_store: SharedStore, tmp_path: Path) -> None:
+    first, second = Proxy(any_store, tmp_path / "a"), Proxy(any_store, tmp_path / "b")
     leading = first.lead(1)
     model = settled(deployed(deployed(None, 3), 4, traffic=1000))
     leading.save([model], [Note(kind="deploy", message="ranking/4: deployed", model="ranking", version=4)])
@@ -60,8 +72,8 @@ def test_standby_has_the_whole_state(store: SharedFolder, tmp_path: Path) -> Non
     assert following.last_event() == leading.last_event() == 2
 
 
-def test_deposed_leader_changes_nothing(store: SharedFolder, tmp_path: Path) -> None:
-    first, second = Proxy(store, tmp_path / "a"), Proxy(store, tmp_path / "b")
+def test_deposed_leader_changes_nothing(any_store: SharedStore, tmp_path: Path) -> None:
+    first, second = Proxy(any_store, tmp_path / "a"), Proxy(any_store, tmp_path / "b")
     old = first.lead(1)
     old.set_setting("x", 1)
     new = second.lead(2)
@@ -73,13 +85,13 @@ def test_deposed_leader_changes_nothing(store: SharedFolder, tmp_path: Path) -> 
     with pytest.raises(UnavailableError, match="no longer leads"):
         old.set_setting("x", 3)
     new.set_setting("x", 4)
-    again = Proxy(store, tmp_path / "a")
+    again = Proxy(any_store, tmp_path / "a")
     again.replica.catch_up()
     assert again.repository.setting("x") == 4
 
 
-def test_only_one_of_two_proxies_begins_a_term(store: SharedFolder, tmp_path: Path) -> None:
-    first, second = Proxy(store, tmp_path / "a"), Proxy(store, tmp_path / "b")
+def test_only_one_of_two_proxies_begins_a_term(any_store: SharedStore, tmp_path: Path) -> None:
+    first, second = Proxy(any_store, tmp_path / "a"), Proxy(any_store, tmp_path / "b")
     first.replica.catch_up()
     second.replica.catch_up()
     first.replica.lead(1, lambda: True, first.lose)
@@ -96,6 +108,7 @@ def test_leader_that_stood_still_while_the_log_was_compacted_changes_nothing(
     for number in range(5):
         new.set_setting("x", number)
         write_snapshot(store, second.replica.number + number + 1, second.replica.database.serialize())
+        compact(store)
     assert first.replica.number + 1 not in store.numbers(LOG)
 
     def wake_up(name: str, data: bytes) -> bool:
@@ -119,16 +132,17 @@ def test_former_state_of_a_single_proxy_is_kept(store: SharedFolder, tmp_path: P
     assert other.repository.setting("x") == 1
 
 
-def test_proxy_that_was_away_starts_from_a_snapshot(store: SharedFolder, tmp_path: Path) -> None:
-    first, second = Proxy(store, tmp_path / "a"), Proxy(store, tmp_path / "b")
+def test_proxy_that_was_away_starts_from_a_snapshot(any_store: SharedStore, tmp_path: Path) -> None:
+    first, second = Proxy(any_store, tmp_path / "a"), Proxy(any_store, tmp_path / "b")
     leading = first.lead(1)
     second.replica.catch_up()
     for number in range(10):
         leading.set_setting("x", number)
     for number in (5, 9):
-        write_snapshot(store, first.replica.number + number, first.replica.database.serialize())
-    assert min(store.numbers(LOG)) > second.replica.number + 1
-    assert len(store.numbers(SNAPSHOTS)) == 2
+        write_snapshot(any_store, first.replica.number + number, first.replica.database.serialize())
+    compact(any_store)
+    assert min(any_store.numbers(LOG)) > second.replica.number + 1
+    assert len(any_store.numbers(SNAPSHOTS)) == 2
     second.replica.catch_up()
     assert second.repository.setting("x") == 9
 

@@ -50,11 +50,13 @@ def test_store_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
         store.create("log/1", b"")
 
 
-@pytest.mark.parametrize("url", ["ftp://x/y", "file://elsewhere/x", ""])
+@pytest.mark.parametrize("url", ["ftp://x/y", "file://elsewhere/x", "", "hdfs://x/y", "s3:///y"])
 def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(InvalidError, match="--shared-store"):
         open_shared_store(url)
 
 
 def test_file_url_is_a_folder(tmp_path: Path) -> None:
-    assert open_shared_store(f"file://{tmp_path}/a%20b").folder == tmp_path / "a b"
+    store = open_shared_store(f"file://{tmp_path}/a%20b")
+    assert isinstance(store, SharedFolder)
+    assert store.folder == tmp_path / "a b"

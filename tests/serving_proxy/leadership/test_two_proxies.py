@@ -12,7 +12,9 @@ import pytest
 
 from helpers.proxies.agent_runs import Machine
 from helpers.proxies.proxy_runs import ProxyProcess, wait_for, write_model
+from helpers.system.s3 import s3_environment
 from serving_proxy import Client
+from serving_proxy.records.states import GATED
 
 TOKEN = "a-token-of-two-proxies"
 
@@ -20,12 +22,12 @@ TOKEN = "a-token-of-two-proxies"
 class Pair:
     """Two proxies that share a store and a token."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, shared: str, *options: str) -> None:
         self.folder = folder
         self.token_file = folder / "token"
         self.token_file.write_text(TOKEN)
-        options = ["--engine", "agents", "--shared-store", f"file://{folder}/shared", "--lease-timeout", "5"]
-        options += ["--token-file", str(self.token_file)]
+        options = ("--engine", "agents", "--shared-store", shared, "--lease-timeout", "5", *options)
+        options += ("--token-file", str(self.token_file))
         self.proxies = [ProxyProcess(folder / name, *options) for name in ("a", "b")]
 
     def leader(self) -> ProxyProcess | None:
@@ -49,7 +51,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
-    made = Pair(tmp_path)
+    made = Pair(tmp_path, f"file://{tmp_path}/shared")
     with made.proxies[0], made.proxies[1]:
         yield made
 
@@ -101,3 +103,27 @@ def test_standby_takes_over_with_the_whole_state_and_the_former_leader_changes_n
             wait_for(lambda: [m["state"] for m in client.status()["machines"]] == ["current"])
             assert client.status()["term"] > status["term"]
             assert [version["traffic"] for version in client.versions("ranking")["versions"]] == [50.0, 50.0]
+
+
+def test_proxies_that_share_only_a_bucket(s3_port: int, tmp_path: Path) -> None:
+    """Each proxy has files of its own: the machine that comes later gets the model from the model store."""
+    with s3_environment(s3_port):
+        url = f"s3://models/{tmp_path.name}"
+        made = Pair(tmp_path, f"{url}/shared", "--model-store", f"{url}/store")
+        with made.proxies[0], made.proxies[1]:
+            leader: ProxyProcess = wait_for(made.leader)
+            standby, servers = made.other(leader), [proxy.url for proxy in made.proxies]
+            with leader.client(TOKEN) as client:
+                client.deploy("ranking", write_model(tmp_path / "models" / "1"))
+                wait_for(lambda: client.versions("ranking")["versions"][0]["state"] not in GATED)
+                term = client.status()["term"]
+            leader.kill()
+            (tmp_path / "models").rename(tmp_path / "gone")
+            wait_for(lambda: _leads(standby), 60)
+            with (
+                Machine(tmp_path, "m", *servers, token_file=made.token_file) as machine,
+                standby.client(TOKEN) as client,
+            ):
+                wait_for(lambda: machine.versions("ranking") == [1])
+                assert client.status()["term"] > term
+                assert f"{machine.state_dir}/" in machine.desired()["models"]["ranking"]["versions"]["1"]["path"]
