@@ -39,7 +39,7 @@ def agent_routes(plane: Plane, fleet: Fleet) -> APIRouter:
         check_machine(machine)
         check_leading()
         after = None if term is None or generation is None else (term, generation)
-        text = await fleet.states.newer(after, wait, plane.closing)
+        text = await fleet.states.newer(machine, after, wait, plane.closing)
         check_leading()
         if text is None:
             return Response(status_code=204)

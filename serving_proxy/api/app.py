@@ -17,6 +17,7 @@ from serving_proxy.api.guard import guard_routes
 from serving_proxy.api.metrics import registry
 from serving_proxy.api.middleware import AGENTS_PATH, Guarding
 from serving_proxy.api.models import model_routes
+from serving_proxy.api.placement import placement_routes
 from serving_proxy.api.proxy import proxy_routes
 from serving_proxy.api.request_log import request_log_routes
 from serving_proxy.api.stream import stream_route
@@ -41,7 +42,15 @@ def create_app(plane: Plane, token: str | None, agent_token: str | None = None) 
     # The pages of Swagger and ReDoc load files from other servers, but the proxy works offline.
     app = FastAPI(title="serving-proxy", version=version(), description=_ABOUT, docs_url=None, redoc_url=None)
     add_handlers(app)
-    for routes in (model_routes, guard_routes, request_log_routes, configuration_routes, proxy_routes, stream_route):
+    for routes in (
+        model_routes,
+        guard_routes,
+        request_log_routes,
+        configuration_routes,
+        proxy_routes,
+        stream_route,
+        placement_routes,
+    ):
         app.include_router(routes(plane))
     if plane.fleet is not None:
         app.include_router(agent_routes(plane, plane.fleet))

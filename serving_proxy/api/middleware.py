@@ -15,9 +15,10 @@ from serving_proxy.access.tokens import is_loopback
 from serving_proxy.api.errors import answer
 
 MOST_BODY_BYTES = 1024 * 1024
-# A report contains the statistics of all versions of a machine.
+# A report contains the statistics of all versions of a machine, and a placement all replicas of a fleet.
 MOST_REPORT_BYTES = 32 * 1024 * 1024
 AGENTS_PATH = "/v1/agents/"
+PLACEMENT_PATH = "/v1/placement"
 _BODY_S = 10.0
 _NO_TOKEN = (
     "token: missing or wrong, expected 'Authorization: Bearer …' with the token in `admin.token` of the state "
@@ -92,7 +93,7 @@ class Guarding:
 
 def most_body_bytes(path: str) -> int:
     """Return the largest size of a request's body."""
-    return MOST_REPORT_BYTES if path.startswith(AGENTS_PATH) else MOST_BODY_BYTES
+    return MOST_REPORT_BYTES if path.startswith(AGENTS_PATH) or path == PLACEMENT_PATH else MOST_BODY_BYTES
 
 
 def _is_local(scope: Scope, headers: Headers) -> bool:

@@ -38,7 +38,7 @@ def _add_deployments(router: APIRouter, plane: Plane) -> None:
     operations = plane.operations
 
     def shown(name: str) -> ModelView:
-        return model_view(plane.control.model(name), plane.control.hosts)
+        return model_view(plane.control.model(name), plane.control.hosts, placement=plane.control.placement)
 
     @router.post("/models/{name}/deploy", status_code=202)
     async def deploy(name: Name, body: DeployBody) -> DeployAnswer:
@@ -62,7 +62,8 @@ def _add_deployments(router: APIRouter, plane: Plane) -> None:
     @router.get("/models/{name}/versions")
     async def versions(name: Name) -> ModelView:
         """Show a model with all its versions, including those that were undeployed."""
-        return model_view(plane.control.model(name), plane.control.hosts, stopped=True)
+        control = plane.control
+        return model_view(control.model(name), control.hosts, stopped=True, placement=control.placement)
 
     @router.get("/models/{name}/explain")
     async def why(name: Name) -> ExplainView:
@@ -76,7 +77,7 @@ def _add_shares(router: APIRouter, plane: Plane) -> None:
     operations = plane.operations
 
     def shown(name: str) -> ModelView:
-        return model_view(plane.control.model(name), plane.control.hosts)
+        return model_view(plane.control.model(name), plane.control.hosts, placement=plane.control.placement)
 
     @router.put("/models/{name}/traffic")
     async def traffic(name: Name, body: TrafficBody) -> ModelView:

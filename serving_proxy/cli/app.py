@@ -36,7 +36,8 @@ errors = Console(stderr=True)
 P = ParamSpec("P")
 
 COMMANDS = (
-    "serve", "agent", "deploy", "traffic", "baselines", "guard", "request_log", "show", "drain", "upload_deltas"
+    "serve", "agent", "deploy", "traffic", "baselines", "guard", "request_log", "show", "drain", "upload_deltas",
+    "placement",
 )  # fmt: skip
 _WRONG_USE = (InvalidError, UnauthenticatedError, UnavailableError)
 

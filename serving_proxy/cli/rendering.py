@@ -33,7 +33,7 @@ def render_status(status: dict[str, Any]) -> RenderableType:
     parts += _machines(status["machines"]) if status.get("machines") else []
     parts += _hosts(status["hosts"]) if status["hosts"] else [Text("No host is running.")]
     if status["models"]:
-        parts += _models(status["models"], sum(host["alive"] for host in status["hosts"]))
+        parts += _models(status["models"], [host["name"] for host in status["hosts"] if host["alive"]])
     else:
         parts.append(Text("Nothing is deployed: `serving-proxy deploy NAME PATH`."))
     parts += [Text(f"{job['model']}/{job['version']}: {job['kind']}, {job['step']}") for job in status["jobs"]]
@@ -75,7 +75,7 @@ def _model(model: dict[str, Any]) -> list[RenderableType]:
         for version in model["versions"]
     ]
     title = model["name"] + (", paused" if model["paused"] else "")
-    return [_table(title, columns, rows, right=("version", "traffic", "shadow")), *_notes(_remarks(model))]
+    return [table(title, columns, rows, right=("version", "traffic", "shadow")), *notes(_remarks(model))]
 
 
 def render_explain(found: dict[str, Any]) -> RenderableType:
@@ -118,7 +118,7 @@ def render_guard(name: str, found: dict[str, Any]) -> RenderableType:
     text = Text(f"{name}: {limits}")
     if not rows:
         return Group(text, Text("No version gets requests."))
-    return Group(text, _table("Verdicts", columns, rows, right=("version", "requests", "errors", "p99")))
+    return Group(text, table("Verdicts", columns, rows, right=("version", "requests", "errors", "p99")))
 
 
 def render_request_log(name: str, found: dict[str, Any]) -> RenderableType:
@@ -151,8 +151,8 @@ def _machines(machines: list[dict[str, Any]]) -> list[RenderableType]:
         for machine in machines
     ]
     right = ("hosts", "term", "generation", "cpus", "memory")
-    notes = [(machine["name"], machine["reason"]) for machine in machines]
-    return [_table("Machines", columns, rows, right=right), *_notes(notes)]
+    reasons = [(machine["name"], machine["reason"]) for machine in machines]
+    return [table("Machines", columns, rows, right=right), *notes(reasons)]
 
 
 def _hosts(hosts: list[dict[str, Any]]) -> list[RenderableType]:
@@ -169,14 +169,14 @@ def _hosts(hosts: list[dict[str, Any]]) -> list[RenderableType]:
         ]
         for host in hosts
     ]
-    notes = []
+    remarks = []
     for host in hosts:
-        notes.append((host["name"], ", ".join(f"{name} {place}" for name, place in host["endpoints"].items())))
-        notes.append((host["name"], host["note"]))
-    return [_table("Hosts", columns, rows, right=("pid", "generation", "restarts")), *_notes(notes)]
+        remarks.append((host["name"], ", ".join(f"{name} {place}" for name, place in host["endpoints"].items())))
+        remarks.append((host["name"], host["note"]))
+    return [table("Hosts", columns, rows, right=("pid", "generation", "restarts")), *notes(remarks)]
 
 
-def _models(models: list[dict[str, Any]], live_hosts: int) -> list[RenderableType]:
+def _models(models: list[dict[str, Any]], live_hosts: Sequence[str]) -> list[RenderableType]:
     columns = ("version", "state", "role", "traffic", "shadow", "labels", "replicas", "in flight", "cpus", "precision")
     rows = [
         [
@@ -194,14 +194,21 @@ def _models(models: list[dict[str, Any]], live_hosts: int) -> list[RenderableTyp
         for model in models
         for version in model["versions"]
     ]
-    notes = [note for model in models for note in _remarks(model)]
-    return [_table("Models", columns, rows, right=("traffic", "shadow", "replicas", "in flight")), *_notes(notes)]
+    remarks = [note for model in models for note in _remarks(model)]
+    return [table("Models", columns, rows, right=("traffic", "shadow", "replicas", "in flight")), *notes(remarks)]
 
 
-def _replicas(version: dict[str, Any], live_hosts: int) -> str:
-    """Return on how many of the live hosts a version is ready, if there are several."""
-    ready = sum(host.get("state") == "ready" for host in version["hosts"].values())
-    return f"{ready} of {live_hosts}" if live_hosts > 1 else ""
+def _replicas(version: dict[str, Any], live_hosts: Sequence[str]) -> str:
+    """Return on how many of the hosts that are to have it a version is ready, if there are several hosts."""
+    machines = version.get("machines")
+    if machines is None:
+        ready = sum(host.get("state") == "ready" for host in version["hosts"].values())
+        return f"{ready} of {len(live_hosts)}" if len(live_hosts) > 1 else ""
+    # A machine without a live host lacks a replica.
+    wanted = [[host for host in live_hosts if host.partition("/")[0] == machine] or [machine] for machine in machines]
+    names = [name for hosts in wanted for name in hosts]
+    ready = sum(version["hosts"].get(name, {}).get("state") == "ready" for name in names)
+    return f"{ready} of {len(names)}"
 
 
 def _remarks(model: dict[str, Any]) -> list[tuple[str, str]]:
@@ -249,26 +256,34 @@ def _day_or_time(at: float) -> str:
     return time_of_day if day == clock(time.time()).split(" ")[0] else day
 
 
-def _table(title: str, columns: Sequence[str], rows: list[list[str]], right: Sequence[str]) -> Table:
-    """Return a table of short cells, without empty columns; on a narrow terminal, only labels are wrapped."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.pad_edge = table.show_edge = False
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: list[list[str]],
+    right: Sequence[str],
+    wrapped: Sequence[str] = ("labels", "in flight", "because"),
+) -> Table:
+    """Return a table of short cells, without empty columns; on a narrow terminal, only the cells of some columns are
+    wrapped.
+    """
+    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    made.pad_edge = made.show_edge = False
     shown = [place for place, _ in enumerate(columns) if any(row[place] for row in rows)]
     for place in shown:
         name = columns[place]
         justify: Literal["left", "right"] = "right" if name in right else "left"
-        table.add_column(name, justify=justify, overflow="fold", no_wrap=name not in {"labels", "in flight", "because"})
+        made.add_column(name, justify=justify, overflow="fold", no_wrap=name not in wrapped)
     for row in rows:
-        table.add_row(*(row[place] for place in shown))
-    return table
+        made.add_row(*(row[place] for place in shown))
+    return made
 
 
-def _notes(notes: Sequence[tuple[str, str]]) -> list[RenderableType]:
+def notes(found: Sequence[tuple[str, str]]) -> list[RenderableType]:
     """Return sentences that are too long for the cells of a table, each after the name that it is about."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    for name, text in notes:
+    for name, text in found:
         if text:
             grid.add_row(escape(name), escape(text))
     return [grid, Text()] if grid.row_count else [Text()]

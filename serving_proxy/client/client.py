@@ -192,6 +192,48 @@ class Client:
         """Stop hosts after their last requests, or let them start again."""
         return self._ask_list("POST", "/v1/drain", {"host": host, "drain": drain})
 
+    def placement(self) -> Json:
+        """Return which machines have which models, and what moves."""
+        return self._ask("GET", "/v1/placement")
+
+    def apply_placement(self, placement: Mapping[str, Any], handover_s: float = 30.0) -> Json:
+        """Put a placement of `cost-model place --json` into force.
+
+        Parameters
+        ----------
+        placement : mapping
+            Its JSON.
+        handover_s : float [s]
+            How long machines keep a model after its new machines have it.
+        """
+        used = {key: placement[key] for key in ("schema", "replicas", "unplaced") if key in placement}
+        return self._ask("PUT", "/v1/placement", {"placement": used, "handover_s": handover_s})
+
+    def clear_placement(self) -> Json:
+        """Put all models on all machines."""
+        return self._ask("DELETE", "/v1/placement")
+
+    def wait_for_placement(self, timeout: float | None = None) -> Json:
+        """Wait until no model moves, and return the placement.
+
+        Raises
+        ------
+        LateError
+            It takes longer than `timeout` [s].
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            found = self.placement()
+            moving = [model for model in found["models"] if model["leaving"]]
+            if not moving:
+                return found
+            if deadline is not None and time.monotonic() > deadline:
+                waits = moving[0]["waits_for"] or "the handover"
+                raise LateError(
+                    f"{moving[0]['name']}: waits for {waits} after {timeout:g} s, expected it to have moved"
+                )
+            time.sleep(POLL_S)
+
     def reload(self, text: str) -> Json:
         """Replace the configuration by a `models.config`."""
         return self._ask("POST", "/v1/reload", content=text.encode())

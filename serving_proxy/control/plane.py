@@ -158,7 +158,9 @@ class Plane:
     def status(self) -> StatusView:
         """Return the view of the whole control plane."""
         control = self.control
-        models = [model_view(model, control.hosts) for _, model in sorted(control.models.items())]
+        models = [
+            model_view(model, control.hosts, placement=control.placement) for _, model in sorted(control.models.items())
+        ]
         return StatusView(
             version=version(),
             pid=os.getpid(),

@@ -20,6 +20,7 @@ from serving_proxy.experiments.traffic import to_percent
 from serving_proxy.gates.fingerprint import files_of, stamp_of
 from serving_proxy.gates.saved_model import read_signatures
 from serving_proxy.records.models import Model, Note, Version
+from serving_proxy.records.placement import Placement
 from serving_proxy.system.files import read_regular
 
 log = logging.getLogger("serving_proxy.adopting")
@@ -54,6 +55,10 @@ def adopt_unknown(control: Control) -> None:
             )
             log.warning("%s", _describe(whole))
             control.store([whole], [Note(kind="adopt", message=_describe(whole), model=name)])
+    if control.placement is None and found.placed:
+        # Without it, machines would load models for which they have no room.
+        message = f"placement: adopted from desired.json: {len(found.placed)} models"
+        control.place(Placement(models=found.placed), [Note(kind="adopt", message=message)])
 
 
 def _read_desired(control: Control) -> Mapping[str, Any] | None:

@@ -9,14 +9,16 @@ the newest one that is kept without traffic.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
 
 from serving_proxy.deploy.deployment import check_name
+from serving_proxy.deploy.desired_state import PLACEMENT
 from serving_proxy.errors import ProxyError
 from serving_proxy.records.models import Model, Settings, Version
+from serving_proxy.records.placement import ModelPlacement
 from serving_proxy.records.states import State
 
 
@@ -30,10 +32,13 @@ class Adopted:
         The versions are `loading` until hosts report more.
     left : tuple of str
         Entries that could not be read, with the reasons.
+    placed : dict of str to ModelPlacement
+        The machines of the models that have machines of their own.
     """
 
     models: dict[str, Model]
     left: tuple[str, ...]
+    placed: dict[str, ModelPlacement] = field(default_factory=dict)
 
 
 def adopt(body: Mapping[str, Any], now: float) -> Adopted:
@@ -47,6 +52,7 @@ def adopt(body: Mapping[str, Any], now: float) -> Adopted:
     """
     models: dict[str, Model] = {}
     left: list[str] = []
+    placed: dict[str, ModelPlacement] = {}
     for name, entry in sorted(_mapping(body.get("models")).items()):
         versions: dict[int, Version] = {}
         for number, version in sorted(_mapping(_mapping(entry).get("versions")).items()):
@@ -55,10 +61,13 @@ def adopt(body: Mapping[str, Any], now: float) -> Adopted:
             except (ValidationError, ValueError, TypeError, KeyError) as error:
                 left.append(f"{name}/{number}: {_reason(error)}")
         try:
+            place = _mapping(_mapping(entry).get("annotations")).get(PLACEMENT)
+            if place is not None:
+                placed[name] = ModelPlacement.model_validate(_mapping(place).get("record"))
             models[check_name(name)] = _model(name, _mapping(entry), dict(sorted(versions.items())))
         except (ValidationError, ProxyError, ValueError, TypeError, KeyError) as error:
             left.append(f"{name}: {_reason(error)}")
-    return Adopted(models, tuple(left))
+    return Adopted(models, tuple(left), placed)
 
 
 def _model(name: str, entry: Mapping[str, Any], versions: dict[int, Version]) -> Model:
@@ -81,7 +90,8 @@ def _model(name: str, entry: Mapping[str, Any], versions: dict[int, Version]) ->
         "request_log": entry.get("request_log"),
         "arms": [arm for arm in routing.get("arms") or [] if arm["weight"]],
     }
-    kept = _mapping(entry.get("annotations"))
+    kept = dict(_mapping(entry.get("annotations")))
+    kept.pop(PLACEMENT, None)
     if "last_good" not in kept:
         held = [number for number, version in versions.items() if version.held]
         values["last_good"] = max(held, default=None)

@@ -20,11 +20,13 @@ from serving_proxy.deploy.changes import Change
 from serving_proxy.deploy.desired_state import HostSettings
 from serving_proxy.deploy.host_rules import Checker
 from serving_proxy.deploy.model_store import RETRY_S, ModelStore
+from serving_proxy.deploy.placing import SETTING, hosts_for, stored_placement
 from serving_proxy.deploy.reconcile import Snapshot, reconcile, taken_by_others
 from serving_proxy.deploy.remote_models import RemoteModels, StoreOptions
 from serving_proxy.errors import ExhaustedError, NotFoundError, ProxyError, UnavailableError
 from serving_proxy.records.hosts import HostSeen
 from serving_proxy.records.models import BucketRange, Model, Note
+from serving_proxy.records.placement import Placement
 from serving_proxy.records.states import State
 from serving_proxy.state_dir.actual import ActualFiles
 from serving_proxy.state_dir.desired import DesiredFile
@@ -148,6 +150,7 @@ class Control:
         self.actual = ActualFiles(options.state_dir)
         self.feed = EventFeed()
         self._store = ModelStore(options.state_dir, repository, self.feed)
+        self.placement = stored_placement(repository)
         self.models = self._store.models
         self.checker = Checker(options.cpus)
         self.hosts: tuple[HostSeen, ...] = self._read_hosts()
@@ -231,6 +234,27 @@ class Control:
         """Run the next step at once, and write `desired.json` again if its content has changed."""
         self._dirty = True
         self._wake.set()
+
+    def place(self, placement: Placement | None, notes: Sequence[Note] = ()) -> None:
+        """Write which machines are to have which models, and run the next step at once; None: all have all.
+
+        Raises
+        ------
+        ExhaustedError
+            The disk is full: nothing was changed.
+        UnavailableError
+            The proxy is shutting down.
+        """
+        if self.closing:
+            raise UnavailableError("the proxy is shutting down, expected a running proxy")
+        value = None if placement is None else placement.model_dump(mode="json", exclude_defaults=True)
+        self._store.save([], notes, {SETTING: value})
+        self.placement = placement
+        self._wake_up()
+
+    def hosts_for(self, name: str, number: int) -> Sequence[HostSeen]:
+        """Return the hosts that are to have a version."""
+        return hosts_for(self.hosts, self.placement, self.models[name], number)
 
     def note(self, kind: str, message: str, model: str | None = None, version: int | None = None) -> None:
         """Record an event that changes nothing; if the disk is full, log it instead of raising an error."""
@@ -320,7 +344,7 @@ class Control:
         return True
 
     def _reconcile(self) -> None:
-        snapshot = Snapshot(self.models, self.hosts, time.time(), self._clocks, self.host_settings)
+        snapshot = Snapshot(self.models, self.hosts, time.time(), self._clocks, self.host_settings, self.placement)
         plan = reconcile(snapshot)
         self._dirty = bool(plan.changed)
         if plan.changed:

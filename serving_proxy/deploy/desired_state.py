@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import Field
@@ -11,8 +11,11 @@ from pydantic import Field
 from serving_proxy.artifacts.urls import is_url
 from serving_proxy.deploy.changes import arms_data
 from serving_proxy.records.models import Model, Record, Settings, Version, VersionOptions
+from serving_proxy.records.placement import ModelPlacement, Placement
 
 SCHEMA = 1
+# Annotation of a model that has machines of its own.
+PLACEMENT = "placement"
 _HOSTS_LOAD_TIMEOUT_S = 600.0
 
 
@@ -44,8 +47,10 @@ class HostSettings(Record):
     divided_cpus: int = Field(default=0, ge=0)
 
 
-def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any]:
+def render(models: Mapping[str, Model], settings: HostSettings, placement: Placement | None = None) -> dict[str, Any]:
     """Return the desired state: the versions that have passed their gates and are not being taken out.
+
+    It is that of all machines together; `serving_proxy.fleet.machine_state` makes that of each machine from it.
 
     Annotations, which hosts ignore, contain what a proxy needs that has lost its database
     (`serving_proxy.deploy.adoption`).
@@ -58,7 +63,7 @@ def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any
     if settings.load_timeout_seconds != _HOSTS_LOAD_TIMEOUT_S:
         body["load_timeout_seconds"] = settings.load_timeout_seconds
     for name, model in sorted(models.items()):
-        rendered = _model(model, settings)
+        rendered = _model(model, settings, None if placement is None else placement.models.get(name))
         if rendered is not None:
             body["models"][name] = rendered
     refused = {name: reason for name, model in sorted(models.items()) if (reason := _refusal(model))}
@@ -84,7 +89,7 @@ def _refusal(model: Model) -> dict[str, Any]:
     }
 
 
-def _model(model: Model, host: HostSettings) -> dict[str, Any] | None:
+def _model(model: Model, host: HostSettings, placed: ModelPlacement | None) -> dict[str, Any] | None:
     versions = {number: version for number, version in model.versions.items() if version.desired}
     # Without its baseline, a model would refuse the requests that no arm selects, and clients could not see why.
     if model.baseline not in versions:
@@ -107,9 +112,20 @@ def _model(model: Model, host: HostSettings) -> dict[str, Any] | None:
     if model.request_log is not None:
         rendered["request_log"] = model.request_log.model_dump()
     kept = model_annotations(model)
+    if placed is not None:
+        kept[PLACEMENT] = _placement_annotation(model, placed, versions)
     if kept:
         rendered["annotations"] = kept
     return rendered
+
+
+def _placement_annotation(model: Model, placed: ModelPlacement, versions: Iterable[int]) -> dict[str, Any]:
+    """Return the placement of a model: its record, and the versions that each machine is to have."""
+    on: dict[str, list[int]] = {}
+    for number in versions:
+        for machine in sorted(placed.wanted(model, number)):
+            on.setdefault(machine, []).append(number)
+    return {"record": placed.model_dump(mode="json", exclude_defaults=True), "on": dict(sorted(on.items()))}
 
 
 def model_annotations(model: Model) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from serving_proxy.errors import ExhaustedError, ProxyError, UnavailableError
 from serving_proxy.records.models import Model, Note
@@ -50,8 +51,10 @@ class ModelStore:
         """Return whether models are in force that are not in the database yet."""
         return bool(self._unsaved_models)
 
-    def save(self, models: Iterable[Model], notes: Sequence[Note] = ()) -> None:
-        """Write models and events to the database, then to memory.
+    def save(
+        self, models: Iterable[Model], notes: Sequence[Note] = (), settings: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write models, events and settings to the database, then to memory.
 
         Raises
         ------
@@ -59,7 +62,7 @@ class ModelStore:
             The disk is full or the database is locked: nothing was changed.
         """
         models = list(models)
-        events = self._repository.save(models, notes)
+        events = self._repository.save(models, notes, settings=settings)
         self.models.update((model.name, model) for model in models)
         for event in events:
             self.last_event = event.id

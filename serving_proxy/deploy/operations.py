@@ -92,7 +92,7 @@ class Operations:
         change, number = deploy(model, asked, self._control.taken(model), time.time())
         self._control.commit(change)
         version = change.model.versions[number]
-        waits = version.state in GATED or not follows_well(self._control.hosts, name, version)
+        waits = version.state in GATED or not follows_well(self._control.hosts_for(name, number), name, version)
         job = self._pipeline.begin(name, number) if waits else None
         running = (job for job in self._jobs.running(name, number) if job.deployed_at == version.deployed_at)
         notes = _notes_without_effect(model, number, asked)

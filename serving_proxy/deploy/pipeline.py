@@ -254,7 +254,7 @@ class DeployPipeline:
             timeline = version.settings.follow
             if timeline is None or version.state != State.READY:
                 return
-            missing = hosts_that_lack(self._control.hosts, name, number, timeline)
+            missing = hosts_that_lack(self._control.hosts_for(name, number), name, number, timeline)
             if not missing:
                 return
             if time.monotonic() >= end:

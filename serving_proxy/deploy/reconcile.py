@@ -12,12 +12,14 @@ from typing import Any
 
 from serving_proxy.deploy.changes import Change, arms_data, move, reassign, stop, without_traffic
 from serving_proxy.deploy.desired_state import HostSettings, render
+from serving_proxy.deploy.placing import hosts_for
 from serving_proxy.deploy.version_policy import labels_to_publish
 from serving_proxy.errors import ExhaustedError
 from serving_proxy.experiments import ramps
 from serving_proxy.experiments.traffic import to_percent
-from serving_proxy.records.hosts import HostSeen, held_anywhere, observe
+from serving_proxy.records.hosts import HostSeen, Seen, held_anywhere, observe
 from serving_proxy.records.models import BucketRange, Model, Note, Version
+from serving_proxy.records.placement import Placement
 from serving_proxy.records.states import SERVED, State, steps_between
 
 
@@ -33,6 +35,8 @@ class Snapshot:
     seconds : dict of str to dict of int to float [s]
         By model and version: how long its ramp has run since its record was written.
     settings : HostSettings
+    placement : Placement or None
+        None: all machines have all models.
     """
 
     models: Mapping[str, Model]
@@ -40,6 +44,16 @@ class Snapshot:
     now: float
     seconds: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     settings: HostSettings = field(default_factory=HostSettings)
+    placement: Placement | None = None
+
+    def hosts_for(self, model: Model, number: int) -> Sequence[HostSeen]:
+        """Return the hosts that are to have a version."""
+        return hosts_for(self.hosts, self.placement, model, number)
+
+    def machines_for(self, model: Model, number: int) -> str:
+        """Return the machines that are to have a version as text."""
+        machines = None if self.placement is None else self.placement.wanted(model, number)
+        return "any machine" if machines is None else " or ".join(sorted(machines))
 
 
 @dataclass(frozen=True)
@@ -70,7 +84,7 @@ def reconcile(snapshot: Snapshot) -> Reconciliation:
         models[name] = change.model
         notes += change.notes
     changed = {name: model for name, model in models.items() if model != snapshot.models[name]}
-    return Reconciliation(changed, tuple(notes), render(models, snapshot.settings))
+    return Reconciliation(changed, tuple(notes), render(models, snapshot.settings, snapshot.placement))
 
 
 def taken_by_others(models: Mapping[str, Model], model: Model) -> tuple[BucketRange, ...]:
@@ -103,7 +117,10 @@ def _update_state(model: Model, number: int, snapshot: Snapshot) -> Change:
         return move(model, number, State.STOPPED, snapshot.now)
     if not version.desired:
         return Change(model)
-    seen = observe(snapshot.hosts, model.name, number, version.path)
+    there = snapshot.hosts_for(model, number)
+    seen = observe(there, model.name, number, version.path)
+    if there is not snapshot.hosts and not any(host.alive for host in there):
+        seen = Seen(State.STOPPED, f"no host is running on {snapshot.machines_for(model, number)}")
     if seen.state == State.STOPPED:
         # A failed version that no host knows waits for a host, as all others do.
         return _move_to(model, version, State.LOADING, seen.reason, snapshot.now)

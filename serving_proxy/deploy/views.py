@@ -14,6 +14,7 @@ from serving_proxy.deploy.jobs import Job
 from serving_proxy.experiments.traffic import BUCKETS, to_percent
 from serving_proxy.records.hosts import HostSeen
 from serving_proxy.records.models import Model, Policy, PolicyKind, Version
+from serving_proxy.records.placement import Placement
 from serving_proxy.records.states import State
 from serving_proxy.records.view import View
 
@@ -58,7 +59,10 @@ class RampView(View):
 
 
 class VersionView(View):
-    """A version; `role` is `baseline`, `variant`, `shadow`, `last good`, `rolled back`, `candidate` or empty."""
+    """A version; `role` is `baseline`, `variant`, `shadow`, `last good`, `rolled back`, `candidate` or empty.
+
+    `machines`: those that are to have it now, by the placement; null: all.
+    """
 
     version: int
     state: str
@@ -77,6 +81,7 @@ class VersionView(View):
     slo_p99_ms: float | None
     settings: dict[str, Any]
     epoch: int | None
+    machines: list[str] | None
     hosts: dict[str, dict[str, Any]]
 
 
@@ -110,7 +115,9 @@ def job_view(job: Job) -> JobView:
     return JobView.model_validate(job.to_json())
 
 
-def model_view(model: Model, hosts: Sequence[HostSeen], stopped: bool = False) -> ModelView:
+def model_view(
+    model: Model, hosts: Sequence[HostSeen], stopped: bool = False, placement: Placement | None = None
+) -> ModelView:
     """Return the view of a model; with `stopped`, include the versions that were undeployed."""
     shown = [version for version in model.versions.values() if stopped or version.state != State.STOPPED]
     return ModelView(
@@ -134,13 +141,16 @@ def model_view(model: Model, hosts: Sequence[HostSeen], stopped: bool = False) -
             )
             for ramp in model.ramps
         ],
-        versions=[version_view(model, version, hosts) for version in shown],
+        versions=[version_view(model, version, hosts, placement) for version in shown],
     )
 
 
-def version_view(model: Model, version: Version, hosts: Sequence[HostSeen]) -> VersionView:
+def version_view(
+    model: Model, version: Version, hosts: Sequence[HostSeen], placement: Placement | None = None
+) -> VersionView:
     """Return the view of a version."""
     number = version.number
+    machines = None if placement is None else placement.wanted(model, number)
     return VersionView(
         version=number,
         state=version.state.value,
@@ -159,6 +169,7 @@ def version_view(model: Model, version: Version, hosts: Sequence[HostSeen]) -> V
         slo_p99_ms=version.slo_p99_ms,
         settings=version.settings.model_dump(exclude_defaults=True),
         epoch=version.epoch,
+        machines=None if machines is None else sorted(machines),
         hosts={host.name: details for host in hosts if host.alive and (details := _on_host(host, model.name, number))},
     )
 

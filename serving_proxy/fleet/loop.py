@@ -9,6 +9,7 @@ import contextlib
 from serving_proxy.deploy.control import Control
 from serving_proxy.errors import ProxyError
 from serving_proxy.fleet.machines import Machines
+from serving_proxy.fleet.placements import Placements
 from serving_proxy.fleet.states import MachineStates
 from serving_proxy.fleet.views import FleetMachineView, machine_views
 from serving_proxy.store import Repository
@@ -31,6 +32,7 @@ class Fleet:
     def __init__(self, control: Control, machines: Machines, states: MachineStates) -> None:
         self.machines = machines
         self.states = states
+        self.placements = Placements(control, machines)
         self._control = control
         self._remembered = machines.names
         self._noted: dict[str, tuple[str, str]] = {}
@@ -53,6 +55,7 @@ class Fleet:
         for view in self.views():
             self._note(view)
         self.remember()
+        self.placements.step()
 
     def remember(self) -> None:
         """Store the names of the machines, so that another proxy waits for their reports before it changes anything."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from serving_proxy.deploy.control import Control
+from serving_proxy.fleet.machine_state import has_placement, state_of
 
 # A wait notices within this time that the proxy ends or no longer leads.
 _LOOK_S = 1.0
@@ -29,7 +30,9 @@ class MachineStates:
         self._control = control
         self._leads = leads
         self._next = asyncio.Event()
-        self._text: tuple[tuple[int, int], bytes] | None = None
+        self._texts: dict[str, bytes] = {}
+        self._texts_of: tuple[int, int] | None = None
+        self._differ = False
 
     @property
     def leads(self) -> bool:
@@ -41,11 +44,14 @@ class MachineStates:
         """Return the (term, generation) of the newest state."""
         return self._control.term, self._control.desired.generation
 
-    async def newer(self, after: tuple[int, int] | None, wait_s: float, ended: asyncio.Event) -> bytes | None:
+    async def newer(
+        self, machine: str, after: tuple[int, int] | None, wait_s: float, ended: asyncio.Event
+    ) -> bytes | None:
         """Wait for a state other than the one that a machine has.
 
         Parameters
         ----------
+        machine : str
         after : (int, int) or None
             Its (term, generation); None: it has none.
         wait_s : float [s]
@@ -61,7 +67,7 @@ class MachineStates:
         end = time.monotonic() + wait_s
         while not ended.is_set() and self._leads():
             if self._control.has_published and self.order != after:
-                return self._message()
+                return self._message(machine)
             left = end - time.monotonic()
             if left <= 0:
                 break
@@ -83,10 +89,15 @@ class MachineStates:
                 before.set()
             await self._control.feed.change(_LOOK_S)
 
-    def _message(self) -> bytes:
-        order = self.order
-        if self._text is None or self._text[0] != order:
-            term, generation = order
-            state = {"term": term, "generation": generation, "desired": self._control.desired.body}
-            self._text = order, json.dumps(state, allow_nan=False).encode()
-        return self._text[1]
+    def _message(self, machine: str) -> bytes:
+        order, body = self.order, self._control.desired.body
+        if self._texts_of != order:
+            self._texts_of, self._texts = order, {}
+            self._differ = has_placement(body)
+        # Without a placement, one text serves all machines.
+        key = machine if self._differ else ""
+        if key not in self._texts:
+            desired = state_of(body, machine) if self._differ else body
+            state = {"term": order[0], "generation": order[1], "desired": desired}
+            self._texts[key] = json.dumps(state, allow_nan=False).encode()
+        return self._texts[key]

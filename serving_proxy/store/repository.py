@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -95,12 +95,20 @@ class Repository:
                 found[name] = Model.model_validate_json(text).change(versions=versions.get(name, {}))
         return found
 
-    def save(self, models: Iterable[Model], notes: Sequence[Note] = (), at: float | None = None) -> list[Event]:
-        """Write models and the notes about them, all or nothing, and return the events."""
+    def save(
+        self,
+        models: Iterable[Model],
+        notes: Sequence[Note] = (),
+        at: float | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> list[Event]:
+        """Write models, settings and the notes about them, all or nothing, and return the events."""
         at = time.time() if at is None else at
         with self._database.transaction() as connection:
             for model in models:
                 _save_model(connection, model)
+            for name, value in (settings or {}).items():
+                _save_setting(connection, name, value)
             events = [_add_event(connection, note, at) for note in notes]
             self._prune(connection, len(events))
         return events
@@ -200,7 +208,7 @@ class Repository:
     def set_setting(self, name: str, value: Any) -> None:
         """Write the value of a setting."""
         with self._database.transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, json.dumps(value)))
+            _save_setting(connection, name, value)
 
     @contextmanager
     def _reporting_damage(self, what: str) -> Iterator[None]:
@@ -219,6 +227,10 @@ class Repository:
         if self._since_pruning >= _PRUNE_EVERY:
             self._since_pruning = 0
             connection.execute("DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", (MOST_EVENTS,))
+
+
+def _save_setting(connection: Writer, name: str, value: Any) -> None:
+    connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, json.dumps(value)))
 
 
 def _save_model(connection: Writer, model: Model) -> None:

@@ -10,6 +10,7 @@ precision. Files in the folder of its lock control it:
 * `cpus`: the CPUs that it reports; it then reports for versions the CPUs that `desired.json` gives them
 * `silent`: it gives no signs of life
 * `start_s`: how long it reports nothing after its start
+* `refuse`: versions that are not ready yet fail with the text of this file
 """
 
 from __future__ import annotations
@@ -101,8 +102,9 @@ class Host:
         at = 0 if before is None or before["path"] != path else min(2, states.index(before["state"]) + 1) if (
             before["state"] in states) else 0  # fmt: skip
         refusal = Path(path, "refuse")
-        if refusal.exists():
-            return {"state": "failed", "path": path, "error": refusal.read_text(encoding="utf-8").strip()}
+        said = refusal.read_text(encoding="utf-8").strip() if refusal.exists() else ""
+        if said or (at < 2 and self.read("refuse")):
+            return {"state": "failed", "path": path, "error": said or self.read("refuse")}
         if at and Path(path, "slow").exists():
             at = 0
         precision = Path(path, "precision")

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from serving_proxy.cli.rendering import render_model, render_status, render_versions
+from serving_proxy.cli.rendering_placement import render_placement
 
 LONG_PATH = "/models/production/" + "/".join(["ranking"] * 12) + "/6"
 HOST = {"state": "ready", "precision": "bf16", "in_flight": 2, "cpuset": "0-1"}
@@ -49,6 +50,28 @@ def test_each_version_takes_one_line_of_a_table(shown: RenderableType, width: in
     assert max(map(len, found)) <= width
     (fourth,) = [line for line in found if "canary" in line]
     assert all(word in fourth for word in ("4", "ready", "arm", "10 %", "bf16"))
+
+
+def test_replicas_are_those_of_the_machines_that_are_to_have_a_version() -> None:
+    hosts = [{"name": f"{name}/host-0", "alive": True, "state": "ready", "origin": "agent", "pid": 0, "generation": 1,
+              "cpus": "", "restarts": 0, "endpoints": {}, "note": ""} for name in ("a", "b", "c")]  # fmt: skip
+    placed = version(3, machines=["a", "b", "away"], hosts={"a/host-0": HOST, "b/host-0": HOST | {"state": "warming"}})
+    everywhere = version(4, machines=None, hosts={"a/host-0": HOST})
+    found = lines(render_status(STATUS | {"hosts": hosts, "models": [MODEL | {"versions": [placed, everywhere]}]}), 120)
+    assert ["1 of 3" in line for line in found if line.startswith("ranking/") and "ready" in line] == [True, True]
+    placed |= {"machines": ["a", "away"]}
+    found = lines(render_status(STATUS | {"hosts": hosts, "models": [MODEL | {"versions": [placed]}]}), 120)
+    assert any("1 of 2" in line for line in found)
+
+
+def test_machines_of_models_are_a_table() -> None:
+    model = {"name": "ranking", "machines": ["a", "b"], "leaving": ["c"], "waits_for": "a: no host", "versions": {}}
+    found = lines(
+        render_placement({"applied": 0.0, "models": [model], "remarks": ["machines without an entry: d"]}), 80
+    )
+    assert any(line.split() == ["ranking", "a,", "b", "c"] for line in found)
+    assert any("waits for a: no host" in line for line in found)
+    assert any("machines without an entry: d" in line for line in found)
 
 
 def test_paths_of_versions_are_never_broken() -> None:

@@ -11,6 +11,7 @@ from serving_proxy.deploy.changes import choose, promote, roll_back, set_traffic
 from serving_proxy.deploy.desired_state import HostSettings, render
 from serving_proxy.records.guard_settings import GuardSettings
 from serving_proxy.records.models import Batching, Limits, Model, Policy, RequestLog, Settings, Tables
+from serving_proxy.records.placement import ModelPlacement, Placement, Replica
 from serving_proxy.records.states import State
 
 # What a database alone knows: when, and why; and what the files say.
@@ -64,6 +65,15 @@ def test_a_rendered_state_is_read_back_unchanged(model: Model, divided: int) -> 
     assert known(found.models["ranking"]) == known(model)
     assert render(found.models, settings) == body
     assert {version.state for version in found.models["ranking"].versions.values()} == {State.LOADING}
+
+
+def test_machines_of_a_model_are_read_back() -> None:
+    model = settled(deployed(None, 3))
+    placed = ModelPlacement(replicas=(Replica(machine="m", version=3, cores=2),), leaving={3: ("n",)})
+    body = render({model.name: model}, HostSettings(), Placement(models={model.name: placed}))
+    found = adopt(body, NOW)
+    assert (found.placed, found.left) == ({model.name: placed}, ())
+    assert known(found.models[model.name]) == known(model)
 
 
 def test_adopted_models_can_be_operated() -> None:

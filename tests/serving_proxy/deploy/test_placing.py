@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from serving_proxy.deploy.placing import changed, hosts_for, read_placement, waits_for
+from serving_proxy.errors import InvalidError
+from serving_proxy.records.hosts import HostSeen, VersionSeen
+from serving_proxy.records.models import BucketRange, Model, Version
+from serving_proxy.records.placement import Placement
+from serving_proxy.records.states import State
+
+
+def replica(model: str, machine: str, version: str | None = None, **values: Any) -> dict[str, Any]:
+    return {"name": model, "model": model, "version": version, "machine": machine, **values}
+
+
+def placement(*replicas: dict[str, Any]) -> Placement:
+    return read_placement({"schema": "placement/1", "replicas": list(replicas)}, 5.0, 0.0)
+
+
+def model(*numbers: int, **values: Any) -> Model:
+    versions = {n: Version(number=n, source=f"/m/{n}", path=f"/m/{n}", state=State.READY) for n in numbers}
+    return Model(name="a", baseline=numbers[0], versions=versions, **values)
+
+
+def host(machine: str, state: str = "ready", alive: bool = True, **versions: str) -> HostSeen:
+    seen = {int(name.removeprefix("v")): VersionSeen(found, error="why") for name, found in versions.items()}
+    return HostSeen(f"{machine}/h", alive, state=state, machine=machine, models={"a": seen})
+
+
+def test_versions_with_a_role_are_on_all_machines_of_their_model_and_others_where_they_are_placed() -> None:
+    placed = placement(replica("a", "x", "1"), replica("a", "y", "2"), replica("a", "z", "3"))
+    found = model(1, 2, 3, 4, arms=(BucketRange(version=2, offset=0, weight=10),))
+    assert placed.target(found, 1) == placed.target(found, 2) == {"x", "y", "z"}
+    assert placed.target(found, 3) == {"z"}
+    # Its number has no entry.
+    assert placed.target(found, 4) == {"x", "y", "z"}
+    assert placed.target(model(1).change(name="b"), 1) is None
+
+
+def test_only_hosts_of_placed_machines_are_to_have_a_version() -> None:
+    hosts = [host("x"), host("y"), HostSeen("own", alive=True)]
+    assert [seen.name for seen in hosts_for(hosts, placement(replica("a", "y")), model(1), 1)] == ["y/h", "own"]
+    assert hosts_for(hosts, None, model(1), 1) is hosts
+    assert hosts_for(hosts, placement(replica("b", "y")), model(1), 1) is hosts
+
+
+def test_machines_keep_what_they_have_until_the_move_ends_also_if_the_placement_changes_again() -> None:
+    models = {"a": model(1, 2, last_good=2)}
+    first = changed(None, placement(replica("a", "x")), models, ["x", "y", "z"])
+    assert first.models["a"].leaving == {1: ("y", "z"), 2: ("y", "z")}
+    assert first.wanted(models["a"], 1) == {"x", "y", "z"}
+    second = changed(first, placement(replica("a", "y")), models, ["x", "y", "z"])
+    assert second.models["a"].leaving[1] == ("x", "z")
+    # A version that is deployed during the move gets its part of the requests on all machines.
+    later = models["a"].with_version(models["a"].versions[1].model_copy(update={"number": 3})).change(candidate=3)
+    assert second.wanted(later, 3) == {"x", "y", "z"}
+    assert changed(second, placement(replica("b", "x")), models, ["x"]).models["b"].leaving == {}
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [
+        ([host("x", v1="ready")], "y: has no host that is ready"),
+        ([host("y", state="draining", v1="ready")], "y: has no host that is ready"),
+        ([host("y", alive=False, v1="ready")], "y: has no host that is ready"),
+        ([host("y", v2="ready")], "y/h: a/1 is not there yet"),
+        ([host("y", v1="failed")], "y/h: a/1 is failed why"),
+        ([host("y", v1="ready")], None),
+        # A version that was broken before need not work afterwards.
+        ([host("x", v1="failed"), host("y", v1="failed")], None),
+    ],
+)
+def test_move_ends_once_the_new_machines_are_ready(there: list[HostSeen], expected: str | None) -> None:
+    moved = changed(placement(replica("a", "x")), placement(replica("a", "y")), {"a": model(1)}, ["x", "y"])
+    assert moved.models["a"].leaving == {1: ("x",)}
+    assert waits_for(moved.models["a"], model(1), there) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({}, "schema None"),
+        ({"schema": "placement/1"}, "0 replicas"),
+        ({"schema": "placement/1", "replicas": 5}, "replicas 5, expected a list"),
+        ({"schema": "placement/1", "replicas": [5]}, r"replicas\[0\]: 5, expected an object"),
+        ({"schema": "placement/1", "replicas": [{"model": "a"}]}, r"replicas\[0\]: machine None"),
+        ({"schema": "placement/1", "replicas": [replica("a", "x", "seven")]}, "version 'seven'"),
+        ({"schema": "placement/1", "replicas": [replica("a", "x", "0")]}, r"replicas\[0\]: version"),
+        ({"schema": "placement/1", "replicas": [replica("a", "x y")]}, r"replicas\[0\]: machine 'x y'"),
+        ({"schema": "placement/1", "replicas": [replica("-", "x")]}, "model '-'"),
+        ({"schema": "placement/1", "replicas": [replica("a", "x", cores=-1)]}, r"replicas\[0\]: cores"),
+        (
+            {"schema": "placement/1", "replicas": [replica("a", "x", cores=1), replica("a", "x", cores=2)]},
+            "a is on x twice",
+        ),
+        (
+            {"schema": "placement/1", "replicas": [replica("a", "x")], "unplaced": [{"name": "b", "why": "memory"}]},
+            r"model 'b' has no place \(memory\)",
+        ),
+    ],
+)
+def test_invalid_placements_are_refused(data: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidError, match=said):
+        read_placement(data, 0.0, 0.0)
