@@ -8,6 +8,7 @@ helm is found in build/deploy-tools (`make deploy-tools`) or PATH.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -40,7 +41,8 @@ def render(helm: str, *options: str, release: str = "recprocessor") -> str:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode != 0:
         raise ValueError(ended.stderr.strip())
-    return ended.stdout
+    # Helm 4 has empty lines before these marks.
+    return re.sub(r"\n+---\n", "\n---\n", ended.stdout)
 
 
 def plain_manifests(helm: str) -> str:

@@ -77,7 +77,8 @@ class Leadership:
             The lease cannot be read, or is older than what is known.
         """
         found = await asyncio.to_thread(self._lease.read)
-        if known_term > (0 if found is None else found.term):
+        last = 0 if found is None else found.term
+        if known_term > last and not self._lease.is_apart:
             said = "no lease" if found is None else f"the lease of term {found.term}"
             raise UnavailableError(
                 f"--shared-store: {said}, although this proxy knows term {known_term}, expected the earlier "
@@ -87,7 +88,7 @@ class Leadership:
             self.seen, self._seen_at = found, boot_time()
         if found is not None and not found.released and boot_time() - self._seen_at < found.lasts_s:
             return False
-        wanted = Held(1 if found is None else found.term + 1, self._name, self._url, self._lasts_s)
+        wanted = Held(max(last, known_term) + 1, self._name, self._url, self._lasts_s)
         begun = boot_time()
         if not await asyncio.to_thread(self._lease.take, wanted):
             return False

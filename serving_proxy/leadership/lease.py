@@ -48,8 +48,16 @@ class Held:
 class Lease(Protocol):
     """What an engine offers for leadership: an object of a shared store, a Lease of Kubernetes, a named actor of Ray.
 
-    Every call may block, and raises UnavailableError if the engine cannot be reached.
+    Every call may block, and raises UnavailableError if the engine cannot be reached. `read` comes before each `take`.
+
+    Attributes
+    ----------
+    is_apart : bool
+        It may be lost while the log is not. Otherwise both are in one store, and a missing lease means that this is
+        the wrong store.
     """
+
+    is_apart: bool
 
     def read(self) -> Held | None:
         """Return the lease of the highest term."""
@@ -68,6 +76,8 @@ class StoreLease:
     ----------
     store : SharedStore
     """
+
+    is_apart = False
 
     def __init__(self, store: SharedStore) -> None:
         self._store = store

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from serving_proxy.errors import ProxyError
+from serving_proxy.errors import ProxyError, UnavailableError
 from serving_proxy.leadership.journal import (
     SNAPSHOT_EVERY,
     Journal,
@@ -86,8 +86,13 @@ class Replica:
         Raises
         ------
         UnavailableError
-            Another proxy has begun a term.
+            Another proxy has begun a term; or this proxy knows a term, and the store has nothing of it.
         """
+        if self.known_term > 0 and newest_snapshot(self._store) is None:
+            raise UnavailableError(
+                f"--shared-store: no database, although this proxy knows term {self.known_term}, expected the earlier "
+                "store; is it mounted?"
+            )
         journal = Journal(self._store, self.number, term, holds, lose)
         journal.begin()
         self.database.journal = journal

@@ -50,6 +50,14 @@ class ServeOptions(BaseModel):
             "one takes over if it fails.",
         ),
     ] = None
+    lease: Annotated[
+        str | None,
+        CliOption(
+            "kubernetes:NAME",
+            "With --shared-store: Lease in this pod's namespace that says which proxy leads; by default it is in the "
+            "store.",
+        ),
+    ] = None
     lease_timeout: Annotated[
         Annotated[float, Field(ge=1, le=600)],
         CliOption("SECONDS", "With --shared-store: time after which another proxy takes over."),

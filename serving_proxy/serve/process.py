@@ -27,7 +27,7 @@ from serving_proxy.deploy.options import ModelSettings
 from serving_proxy.errors import InvalidError, UnavailableError
 from serving_proxy.hosts.command import host_program
 from serving_proxy.leadership.leading import Leadership
-from serving_proxy.leadership.lease import StoreLease
+from serving_proxy.leadership.leases import open_lease
 from serving_proxy.leadership.replica import Replica, stand_by
 from serving_proxy.leadership.shared_store import open_shared_store
 from serving_proxy.serve.settings import ServeSettings
@@ -158,7 +158,8 @@ class _Proxy:
     async def run_among_others(self, begin: Begin, shared: str) -> None:
         """Follow the proxy that leads, and lead whenever this proxy gets the lease."""
         store = open_shared_store(shared)
-        leadership = Leadership(StoreLease(store), self._advertised_url(), self.settings.lease_timeout)
+        lease = open_lease(self.settings.lease, store)
+        leadership = Leadership(lease, self._advertised_url(), self.settings.lease_timeout)
         standby = StandbyApp(lambda: None if leadership.seen is None else leadership.seen.url)
         switched = SwitchedApp(standby)
         async with self._serving(switched) as serving:

@@ -21,6 +21,7 @@ from serving_proxy.gates.ops import check_allowed
 from serving_proxy.guard.alerts import read_webhook
 from serving_proxy.host.options import check_options
 from serving_proxy.hosts.command import NAMED_OPTIONS, LaunchOptions
+from serving_proxy.leadership.leases import check_lease
 from serving_proxy.leadership.shared_store import SharedFolder, open_shared_store
 from serving_proxy.serve.options import ServeOptions
 from serving_proxy.sources.batching_parameters import BatchingParameters, parse_batching
@@ -91,6 +92,10 @@ class ServeSettings(ServeOptions, BaseSettings):
 
     def _check_engine(self) -> None:
         """Check that no option contradicts --engine."""
+        if self.lease is not None:
+            check_lease(self.lease)
+            if self.shared_store is None:
+                raise InvalidError(f"--lease {self.lease}: expected --shared-store with it")
         if self.engine == "local":
             if self.agent_token_file is not None:
                 raise InvalidError(f"--agent-token-file {self.agent_token_file}: expected --engine agents with it")

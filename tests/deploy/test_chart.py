@@ -14,7 +14,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from helpers.deploy.manifests import CHART, PLAIN, check_command, container, containers, one, read_manifests
+from helpers.deploy.manifests import CHART, PLAIN, check_command, container, containers, one, pod_specs, read_manifests
 from helpers.system.programs import ROOT
 from helpers.system.tool_modules import load_tool
 
@@ -61,6 +61,9 @@ def test_the_schema_knows_the_same_values_as_the_file() -> None:
         {"host": {"program": "rust"}},
         {"host": {"clientCa": "ca.crt"}},
         {"host": {"memory": "8 GB"}},
+        {"proxy": {"lease": "etcd"}},
+        {"sharedStore": {"url": "hdfs://models/proxies"}},
+        {"sharedStore": {"url": "s3://models/proxies"}},
         {"proxy": {"replicas": 0}},
         {"user": 0},
         {"replica": 3},
@@ -102,6 +105,9 @@ def test_the_committed_manifests_are_what_helm_renders(helm: str) -> None:
         ['models.volume={"nfs":{"server":"nfs","path":"/m"}}', 'models.mountPath="/m"', 'sharedStore.storageClass=""'],
         ['modelStore={"url":"s3://models","secret":"s3"}', 'proxy.extraArgs=["--load-timeout","60"]'],
         ["serviceMonitor.enabled=true", "networkPolicy.enabled=false"],
+        ['proxy.lease="store"'],
+        ['sharedStore.url="s3://models/proxies"', 'modelStore.url="s3://models"'],
+        ['networkPolicy.apiServers=[{"ipBlock":{"cidr":"10.0.0.1/32"}}]'],
         ['networkPolicy.clients=[{"namespaceSelector":{}}]', 'networkPolicy.admins=[{"podSelector":{}}]'],
         ['host.tolerations=[{"key":"serving","operator":"Exists"}]', 'image.registry="registry.example.com/x/"'],
     ],
@@ -120,6 +126,21 @@ def test_generated_secrets_have_what_the_pods_need(helm: str) -> None:
     rendered = render(helm)
     assert one(rendered, "Secret", "recprocessor-tokens")["data"].keys() == {"admin-token", "agent-token"}
     assert one(rendered, "Secret", "recprocessor-proxy-tls")["data"].keys() == {"ca.crt", "tls.crt", "tls.key"}
+
+
+def test_without_a_lease_of_kubernetes_no_pod_gets_a_token(helm: str) -> None:
+    rendered = render(helm, 'proxy.lease="store"')
+    assert not any(spec["automountServiceAccountToken"] for spec in pod_specs(rendered))
+    assert {each["kind"] for each in rendered}.isdisjoint({"Role", "RoleBinding"})
+
+
+def test_a_bucket_replaces_the_folder_that_proxies_share(helm: str) -> None:
+    rendered = render(helm, 'sharedStore.url="s3://models/proxies"', 'modelStore.url="s3://models"')
+    arguments = container(rendered, "proxy")["args"]
+    assert arguments[arguments.index("--shared-store") + 1] == "s3://models/proxies"
+    assert "shared" not in {volume["name"] for spec in pod_specs(rendered) for volume in spec["volumes"]}
+    claims = [each["metadata"]["name"] for each in rendered if each["kind"] == "PersistentVolumeClaim"]
+    assert claims == ["recprocessor-models"]
 
 
 def test_another_release_has_its_own_names(helm: str) -> None:

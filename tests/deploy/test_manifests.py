@@ -74,9 +74,33 @@ def test_pods_run_as_an_ordinary_user(spec: dict[str, Any]) -> None:
     assert security["seccompProfile"] == {"type": "RuntimeDefault"}
 
 
-def test_pods_get_no_token_of_the_cluster() -> None:
-    assert one(PLAIN, "ServiceAccount", "recprocessor")["automountServiceAccountToken"] is False
-    assert all(spec["automountServiceAccountToken"] is False for spec in pod_specs(PLAIN))
+def test_only_proxies_get_a_token_of_the_cluster() -> None:
+    accounts = [each for each in PLAIN if each["kind"] == "ServiceAccount"]
+    assert [account["automountServiceAccountToken"] for account in accounts] == [False, False]
+    tokens = {
+        each["metadata"]["name"]: (spec["serviceAccountName"], spec["automountServiceAccountToken"])
+        for each in PLAIN
+        if each["kind"] == "StatefulSet" and (spec := each["spec"]["template"]["spec"])
+    }
+    assert tokens == {"recprocessor-host": ("recprocessor", False), "recprocessor-proxy": ("recprocessor-proxy", True)}
+
+
+def test_proxies_may_write_their_lease_and_nothing_else() -> None:
+    arguments = container(PLAIN, "proxy")["args"]
+    name = arguments[arguments.index("--lease") + 1].removeprefix("kubernetes:")
+    leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
+    assert one(PLAIN, "Role", "recprocessor-proxy")["rules"] == [
+        {**leases, "verbs": ["create"]},
+        {**leases, "resourceNames": [name], "verbs": ["get", "update"]},
+    ]
+    binding = one(PLAIN, "RoleBinding", "recprocessor-proxy")
+    assert binding["roleRef"] == {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "Role",
+        "name": "recprocessor-proxy",
+    }
+    subject = {"kind": "ServiceAccount", "name": "recprocessor-proxy", "namespace": "recprocessor"}
+    assert binding["subjects"] == [subject]
 
 
 @pytest.mark.parametrize("found", containers(ALL), ids=lambda found: found["name"])

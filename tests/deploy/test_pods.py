@@ -99,7 +99,10 @@ def test_a_host_is_ready_when_a_proxy_leads(places: dict[str, Path], start: Star
     # Each proxy has a volume of its own, and a port instead of an address of its own.
     def start_proxy(number: int) -> None:
         state = places["/var/lib/recprocessor-proxy"] / str(number)
-        start(*proxy_command, "serve", *arguments("proxy", state_dir=state, admin_port=admin[number]))
+        given = arguments("proxy", state_dir=state, admin_port=admin[number])
+        # There is no API server here; tests/serving_proxy/leadership/test_kubernetes.py has one.
+        lease = given.index("--lease")
+        start(*proxy_command, "serve", *given[:lease], *given[lease + 2 :])
 
     agent = [word for word in arguments("agent", machine="host-0") if not word.startswith("https://")]
     agent = [word for word in agent if word != "--server"]

@@ -121,3 +121,10 @@ def test_damaged_lease_is_named(tmp_path: Path, lease: StoreLease) -> None:
     (tmp_path / "shared" / "terms" / f"{1:012d}").write_text("{")
     with pytest.raises(UnavailableError, match=r"terms/000000000001: .*expected the lease of a proxy"):
         lease.read()
+
+
+def test_lease_apart_from_the_log_may_be_lost(lease: StoreLease, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StoreLease, "is_apart", True)
+    leadership = Leadership(lease, "http://a", 60.0)
+    assert asyncio.run(leadership.look(3))
+    assert leadership.term == 4

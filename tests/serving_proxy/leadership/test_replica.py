@@ -147,6 +147,14 @@ def test_proxy_that_was_away_starts_from_a_snapshot(any_store: SharedStore, tmp_
     assert second.repository.setting("x") == 9
 
 
+def test_empty_store_is_refused_by_a_proxy_that_has_led(store: SharedFolder, tmp_path: Path) -> None:
+    first = Proxy(store, tmp_path / "a")
+    first.lead(1)
+    first.replica.close()
+    with pytest.raises(UnavailableError, match=r"no database, although this proxy knows term 1.*is it mounted"):
+        Proxy(SharedFolder(tmp_path / "other"), tmp_path / "a").lead(2)
+
+
 def test_transaction_that_cannot_be_written_is_rolled_back(
     store: SharedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,12 +79,14 @@ limits:
   persistentVolumeClaim:
     claimName: {{ $name }}-models
 {{- end }}
+{{- if not .Values.sharedStore.url }}
 - name: shared
 {{- if .Values.sharedStore.volume }}
   {{- toYaml .Values.sharedStore.volume | nindent 2 }}
 {{- else }}
   persistentVolumeClaim:
     claimName: {{ $name }}-shared
+{{- end }}
 {{- end }}
 {{- end }}
 

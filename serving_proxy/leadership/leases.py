@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which engine says which proxy leads."""
+
+from __future__ import annotations
+
+import re
+
+from serving_proxy.errors import InvalidError
+from serving_proxy.leadership.lease import Lease, StoreLease
+from serving_proxy.leadership.shared_store import SharedStore
+
+_KUBERNETES = re.compile(r"kubernetes:([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)")
+
+
+def check_lease(wanted: str) -> str:
+    """Return the name of the Lease of Kubernetes that `--lease` names.
+
+    Raises
+    ------
+    InvalidError
+        It names something else.
+    """
+    found = _KUBERNETES.fullmatch(wanted)
+    if found is None:
+        raise InvalidError(f"--lease '{wanted}': expected kubernetes:NAME, the name of a Lease in the pod's namespace")
+    return found[1]
+
+
+def open_lease(wanted: str | None, store: SharedStore) -> Lease:
+    """Return the lease that proxies share: one in their store, or of an engine.
+
+    Raises
+    ------
+    InvalidError
+        This process is not in a cluster.
+    """
+    if wanted is None:
+        return StoreLease(store)
+    from serving_proxy.leadership.kubernetes import lease_of_cluster
+
+    return lease_of_cluster(check_lease(wanted))
