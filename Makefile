@@ -309,13 +309,16 @@ image: dist
 # Programs that only the checks of deploy/ need.
 DEPLOY_TOOLS := $(abspath build/deploy-tools)
 
-## deploy-tools: compile helm and kubeconform into build/deploy-tools, for `make manifests` and tests marked long
-deploy-tools:
-	$(Q)GOBIN=$(DEPLOY_TOOLS) go install helm.sh/helm/v3/cmd/helm@v3.18.6
+build/deploy-tools/helm: tools/fetch_helm.py
+	$(Q)$(PYTHON) tools/fetch_helm.py
+	$(Q)touch $@
+
+## deploy-tools: get helm and compile kubeconform into build/deploy-tools, for the checks of deploy/
+deploy-tools: build/deploy-tools/helm
 	$(Q)GOBIN=$(DEPLOY_TOOLS) go install github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
 
 ## manifests: write deploy/kubernetes/recprocessor.yaml from the Helm chart
-manifests:
+manifests: build/deploy-tools/helm
 	$(Q)$(PYTHON) tools/make_manifests.py
 
 ## check: run lint, typecheck and test

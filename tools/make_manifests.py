@@ -3,7 +3,7 @@
 
     python tools/make_manifests.py
 
-helm is found in build/deploy-tools (`make deploy-tools`) or PATH.
+helm is found in build/deploy-tools (`make build/deploy-tools/helm`) or PATH.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def plain_manifests(helm: str) -> str:
 def main() -> int:
     helm = find_helm()
     if helm is None:
-        print("helm: not found, expected it in PATH or from `make deploy-tools`", file=sys.stderr)
+        print("helm: not found, expected it in PATH or from `make build/deploy-tools/helm`", file=sys.stderr)
         return 1
     (PLAIN / "recprocessor.yaml").write_text(plain_manifests(helm), encoding="utf-8")
     return 0

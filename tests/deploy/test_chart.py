@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from helpers.deploy.manifests import CHART, PLAIN, check_command, container, containers, one, pod_specs, read_manifests
-from helpers.system.programs import ROOT
+from helpers.system.programs import ROOT, skip_or_fail
 from helpers.system.tool_modules import load_tool
 
 manifests = load_tool("make_manifests")
@@ -32,7 +32,7 @@ def helm() -> str:
     """The path of helm."""
     found: str | None = manifests.find_helm()
     if found is None:
-        pytest.skip("helm: not installed, so the chart is not rendered; `make deploy-tools` compiles it")
+        skip_or_fail("helm: not installed, so the chart is not rendered; `make build/deploy-tools/helm` gets it")
     return found
 
 
