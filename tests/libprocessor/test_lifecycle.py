@@ -175,7 +175,7 @@ def test_failed_load_leaves_no_threads_and_no_files(tiny_model: Path, tf1_ref_mo
 
 
 @pytest.mark.slow
-def test_two_hundred_lives_keep_threads_files_and_memory(tiny_model: Path) -> None:
+def test_a_hundred_lives_keep_threads_files_and_memory(tiny_model: Path) -> None:
     configs: list[dict[str, object]] = [
         {"intra_op_parallelism_threads": 2},
         {"session_num": 2, "execution": "pinned", "intra_op_parallelism_threads": 1},
@@ -186,11 +186,11 @@ def test_two_hundred_lives_keep_threads_files_and_memory(tiny_model: Path) -> No
         with processor.Model(tiny_model, {**config, "warmup_runs": 1}) as model:
             np.testing.assert_array_equal(model.run({"x": X})["y"], model_builders.linear_score(X))
 
-    for number in range(50):
+    for number in range(30):
         live(configs[number % 3])
     gc.collect()
     before = num_threads(), num_fds(), resident_mb()
-    for number in range(200):
+    for number in range(100):
         live(configs[number % 3])
     gc.collect()
     assert (num_threads(), num_fds()) == before[:2]

@@ -32,14 +32,14 @@ def test_a_table_that_is_not_large_and_a_full_disk_are_refused(
 
 @pytest.mark.slow
 def test_a_table_above_the_limit_takes_no_more_than_the_limit(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "load_tests.bench_large_table", "--gb", "0.3", "--memory-limit", "0.1"]
+    command = [sys.executable, "-m", "load_tests.bench_large_table", "--gb", "0.2", "--memory-limit", "0.1"]
     # A separate program, because the resident memory of a child includes that of its parent.
     results = tmp_path / "results.json"
     subprocess.run([*command, "--folder", str(tmp_path / "models"), "--json", str(results)], check=True, timeout=300)
     found = json.loads(results.read_text())
     (table,) = found["figures"]["large"]["verification"]["tables"]
     assert (table["rows"], table["beyond"]) == (found["figures"]["large"]["rows"], 0)
-    assert found["figures"]["large"]["source_bytes"] > 299e6
+    assert found["figures"]["large"]["source_bytes"] > 199e6
     # The limit itself, and blocks of rows that are the same for every size.
     assert found["figures"]["growth_bytes"] < 180e6
     assert [target["ok"] for target in found["targets"]] == [True]

@@ -21,7 +21,8 @@ from helpers.graph_tools.live_checks import check_follows
 OP = "RecRecurrentLayer"
 LENGTH, DIM, UNITS = 6, 4, 5
 
-# In a process of its own, since Keras 2 and 3 do not share one. All layers are in one model.
+# In a process of its own, since Keras 2 and 3 do not share one. All layers are in one model; of Keras 2, whose layers take
+# several times as long to export, there is one of each kind.
 KERAS = """
 import os, sys
 out, version, length = sys.argv[1:]
@@ -42,9 +43,10 @@ for name, make in {
     "before": lambda **more: layers.GRU(5, reset_after=False, **more),
     "lstm": lambda **more: layers.LSTM(5, **more),
 }.items():
-    outputs[f"{name}_last"] = make(use_bias=name != "before")(x)
-    outputs[f"{name}_all"] = make(return_sequences=True, use_bias=name == "before")(x)
-    outputs[f"{name}_mask"] = make(return_sequences=name == "gru")(masked)
+    outputs[f"{name}_mask"] = make(return_sequences=name == "gru", use_bias=name != "before")(masked)
+    if version == "3":
+        outputs[f"{name}_last"] = make(use_bias=name != "before")(x)
+        outputs[f"{name}_all"] = make(return_sequences=True, use_bias=name == "before")(x)
 outputs["lstm_mask_all"] = layers.LSTM(5, return_sequences=True)(masked)
 outputs["backwards"] = layers.GRU(5, go_backwards=True)(masked)
 outputs["both"] = layers.Bidirectional(layers.GRU(5, return_sequences=True))(x)
@@ -57,7 +59,7 @@ for one in model.weights:
         one.assign(value + random.uniform(-0.3, 0.3, value.shape).astype(value.dtype))
 model.export(out)
 """
-LAYERS = 15
+LAYERS = {"2": 9, "3": 15}
 
 
 def sequences(rows: int, length: int = LENGTH) -> np.ndarray:
@@ -76,7 +78,7 @@ def test_keras_layers_become_one_node(tmp_path: Path, version: str, length: int 
     feeds = [{"x": sequences(rows)} for rows in (1, 2, 29)] + ([] if length else [{"x": sequences(3, 1)}])
     found = fuse_model(source, tmp_path / "fused", feeds, FuseRecurrentLayers())
     assert not found.reasons
-    assert found.ops[OP] == LAYERS * len(found.model.signatures)
+    assert found.ops[OP] == LAYERS[version] * len(found.model.signatures)
     assert not {"While", "StatelessWhile", "TensorListFromTensor"} & set(found.ops)
     nodes = found.model.graph.of(OP)
     kinds = {attribute(node, "cell").decode() for node in nodes}
