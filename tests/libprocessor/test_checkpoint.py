@@ -370,7 +370,7 @@ def test_twenty_switches_of_twenty_megabytes_keep_memory_threads_and_files(tmp_p
                 before = resident_mb(), num_threads(), num_fds()
         wait_until(lambda: model.info["update"]["retired_versions"] == 0, "the end of the old version")
         assert before is not None
-        # Sixteen versions that were kept would be 320 MB; memory is given back a moment after the last of them has gone.
+        # Sixteen versions that were kept would be 320 MB; memory is given back shortly after the last of them has gone.
         wait_until(lambda: resident_mb() - before[0] < 100, "no more memory than before")
         # The updater may just be looking into the folder.
         wait_until(lambda: (num_threads(), num_fds()) == before[1:], "as many threads and files as before")

@@ -21,8 +21,8 @@ from helpers.graph_tools.live_checks import check_follows
 OP = "RecRecurrentLayer"
 LENGTH, DIM, UNITS = 6, 4, 5
 
-# In a process of its own, since Keras 2 and 3 do not share one. All layers are in one model; of Keras 2, whose layers take
-# several times as long to export, there is one of each kind.
+# In a process of its own, since Keras 2 and 3 do not share one. All layers are in one model; of Keras 2, whose
+# layers take several times as long to export, there is one of each kind.
 KERAS = """
 import os, sys
 out, version, length = sys.argv[1:]
