@@ -17,6 +17,7 @@ from graph_tools.plans.embedding_parts import (
     Column,
     Copy,
     Divide,
+    Factor,
     FastHash,
     GroupOutput,
     Key,
@@ -162,11 +163,24 @@ def _check_lookup(
         raise wrong(where, f"combiner '{column.combiner}'", f"one of {', '.join(COMBINERS)}")
     elif outputs[column.output].sequence is not None:
         raise wrong(where, "a combiner into a sequence output", "none")
+    for number, factor in enumerate(column.factors):
+        _check_factor(factor, column, f"{where}: factor {number}", keys, dims)
+    if column.factors and column.empty is not None:
+        raise wrong(where, "an empty key with factors", "one of both")
     if column.weights is not None:
         _within(where, "weights", column.weights, features)
     elif column.positive_weights:
         raise wrong(where, "positive_weights without weights", "both")
     return dims[column.table]
+
+
+def _check_factor(factor: Factor, column: Lookup, where: str, keys: Sequence[Key], dims: Sequence[int]) -> None:
+    _within(where, "key", factor.key, len(keys))
+    _within(where, "table", factor.table, len(dims))
+    if not keys[factor.key].is_laid_out_as(keys[column.key]):
+        raise wrong(where, f"key {factor.key}, whose values have another form", f"one of the form of key {column.key}")
+    if dims[factor.table] != dims[column.table]:
+        raise wrong(where, f"rows of {dims[factor.table]} elements", str(dims[column.table]))
 
 
 def _linear_width(column: Linear, where: str) -> int:

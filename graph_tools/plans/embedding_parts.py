@@ -170,6 +170,19 @@ class Key:
         for name in LAYOUTS.get(self.layout, ()):
             yield getattr(self, name)
 
+    def is_laid_out_as(self, other: Key) -> bool:
+        """Return whether the values belong to rows of the batch as those of another key, if they are as many."""
+        fields = ("layout", *LAYOUTS.get(self.layout, ()))
+        return all(getattr(self, name) == getattr(other, name) for name in fields)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Rows of a table for a key that is made of as many values as that of the lookup."""
+
+    key: int
+    table: int
+
 
 @dataclass(frozen=True)
 class Lookup:
@@ -177,6 +190,8 @@ class Lookup:
 
     Attributes
     ----------
+    factors : tuple of Factor
+        Each value's row is multiplied with those of the factors, element by element, before rows are combined.
     weights : int or None
         A float feature with the layout of the key's values.
     positive_weights : bool
@@ -197,6 +212,7 @@ class Lookup:
     positive_weights: bool = False
     empty: str | int | None = None
     accumulate: bool = False
+    factors: tuple[Factor, ...] = ()
 
 
 @dataclass(frozen=True)

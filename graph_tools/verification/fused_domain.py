@@ -8,7 +8,7 @@ import numpy as np
 from graph_tools.graph import Node, attribute
 from graph_tools.model import Model
 from graph_tools.plans import EmbeddingPlan
-from graph_tools.plans.embedding_parts import Bucketize, Key, Lookup
+from graph_tools.plans.embedding_parts import Bucketize, Factor, Key, Lookup
 from graph_tools.readers.restore import handle_of
 from graph_tools.store import TableSpec
 from graph_tools.verification.domain import Domain
@@ -30,8 +30,9 @@ def note_group(model: Model, node: Node, index: int, domain: Domain) -> None:
             if isinstance(step, Bucketize):
                 domain.special.extend(step.boundaries)
         for column in plan.columns:
-            if isinstance(column, Lookup) and column.key == number:
-                spec = model.embedding_tables.get(handle_of(model.graph, node.inputs[count + column.table]))
+            reads: list[Lookup | Factor] = [column, *column.factors] if isinstance(column, Lookup) else []
+            for table in (each.table for each in reads if each.key == number):
+                spec = model.embedding_tables.get(handle_of(model.graph, node.inputs[count + table]))
                 if spec is not None:
                     _note_table(spec, key, domain)
 

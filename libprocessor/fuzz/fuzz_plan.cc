@@ -100,6 +100,9 @@ void CheckGroup(const PlanInput& input) {
     Require(is(column.output, input.outputs) && column.offset >= 0, "a column in no output");
     if (column.kind == ColumnKind::kLookup) {
       Require(is(column.key, keys) && is(column.table, kTables) && column.weights < features, "a lookup in nothing");
+      for (const PlanFactor& factor : column.factors) {
+        Require(is(factor.key, keys) && is(factor.table, kTables), "a factor of nothing");
+      }
     } else {
       Require(is(column.feature, features), "a column of no feature");
     }

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from graph_tools.graph import Node, Output, constant, constant_list, is_constant, operand, skip, source
+from graph_tools.graph import Node, Output, constant, constant_list, dtype_of, is_constant, operand, skip, source
 from graph_tools.plans.embedding_parts import COMBINERS
 from graph_tools.recognition.lookups.entries import Entries
 from graph_tools.recognition.lookups.lookup_analyses import LookupAnalyses, LookupFinder
 from graph_tools.recognition.lookups.masks import as_numbers, factors
 from graph_tools.recognition.lookups.numbers import Numbers
-from graph_tools.recognition.lookups.pieces import Part, Piece
+from graph_tools.recognition.lookups.pieces import KeySource, Part, Piece
 from graph_tools.recognition.lookups.rows import Gathered
 from graph_tools.recognition.lookups.safe_lookup import is_zeros
 from graph_tools.recognition.lookups.tables import StoredRows
@@ -58,6 +58,45 @@ class CombinedFinder(LookupFinder):
         assert combiner in COMBINERS
         found = self.entries.of(numbers, node.inputs[2], count, absent_as_zeros=combiner == "sum")
         return self._combined(node, found.value, stored, combiner) if isinstance(found, Found) else found
+
+    def pooled(self, node: Node, piece: Piece) -> Outcome[Piece]:
+        """Return the products or sums of rows that an op on segments adds up, which were computed for each id."""
+        parts = piece.parts
+        keys = [part.key for part in parts if part.key is not None and part.combiner is None]
+        if len(keys) < len(parts) or len(piece.shape) != 1 or piece.initial is not None or node.controls:
+            return NoMatch()
+        keys += [key for part in parts for key, _ in part.factors]
+        whole = all(part.width == piece.width for part in parts)
+        if not whole or any(key.values != keys[0].values or key.may_be_none or key.layout != "dense" for key in keys):
+            return NoMatch()
+        ids = self._ids_in_order(node, keys[0].values)
+        if ids is None:
+            return Refused(f"'{node.name}' combines rows of '{node.inputs[0]}' in an order that is not known")
+        count = node.inputs[3] if node.op.endswith("WithNumSegments") else None
+        outcome = self.entries.of(ids, node.inputs[2], count, absent_as_zeros=False)
+        if not isinstance(outcome, Found):
+            return outcome
+        found, dtype = outcome.value, dtype_of(self.graph, ids)
+        base = found.numbers.key
+        if found.fill is not None or found.numbers != Numbers(base):
+            return Refused(f"ids '{ids}' are filled or looked up before their rows are")
+        if base.steps and (dtype is None or dtype.name != "int64"):
+            return Refused(f"ids '{ids}' are computed in 32 bits")
+
+        def placed(key: KeySource) -> KeySource:
+            return replace(base, steps=(*base.steps, *key.steps))
+
+        combiner = _SEGMENTS[node.op.removesuffix("WithNumSegments")]
+        made = tuple(
+            replace(
+                part,
+                key=placed(key),
+                combiner=combiner,
+                factors=tuple((placed(other), table) for other, table in part.factors),
+            )
+            for part, key in zip(parts, keys, strict=False)
+        )
+        return Found(Piece(found.batch, piece.shape, made))
 
     def weighted(self, node: Node) -> Outcome[Piece]:
         """Return the sum of rows times weights that a SegmentSum computes."""
@@ -179,18 +218,25 @@ class CombinedFinder(LookupFinder):
         if not isinstance(outcome, Found):
             return outcome
         found = outcome.value
+        ids = self._ids_in_order(node, found.numbers)
+        if ids is None:
+            return Refused(f"'{node.name}' combines rows of '{node.inputs[0]}' in an order that is not known")
+        return Found(replace(found, numbers=ids))
+
+    def _ids_in_order(self, node: Node, gathered: Output) -> Output | None:
+        """Return the ids whose rows an op on segments adds up, given those for which rows were gathered."""
         numbers = skip(self.graph, node.inputs[1])
         made = self.graph[numbers.node]
         if made.op == "Range":
             size = source(self.graph, made.inputs[1], "Size")
             begins = is_constant(self.graph, made.inputs[0], 0) and is_constant(self.graph, made.inputs[2], 1)
-            sizes = self.batches.of(found.numbers)
+            sizes = self.batches.of(gathered)
             counted = self.batches.of(size.inputs[0]) if size is not None else None
             if begins and sizes is not None and len(sizes) == 1 and counted == sizes:
-                return outcome
-        if made.op == "Unique" and numbers.port == 1 and skip(self.graph, found.numbers) == made.output(0):
-            return Found(replace(found, numbers=made.inputs[0]))
-        return Refused(f"'{node.name}' combines rows of '{node.inputs[0]}' in an order that is not known")
+                return gathered
+        if made.op == "Unique" and numbers.port == 1 and skip(self.graph, gathered) == made.output(0):
+            return made.inputs[0]
+        return None
 
     def _weights_before_column(self, output: Output) -> Output | None:
         """Return the vector [n] that has the elements of a column [n, 1]."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from graph_tools.graph import Output, dtype_of
 from graph_tools.model import Model
-from graph_tools.plans.embedding_parts import Column, Copy, GroupOutput, Key, Linear, Lookup
+from graph_tools.plans.embedding_parts import Column, Copy, Factor, GroupOutput, Key, Linear, Lookup
 from graph_tools.plans.embedding_plan import EmbeddingPlan
 from graph_tools.recognition.lookups.contents import table_spec
 from graph_tools.recognition.lookups.groups import Group, Root
@@ -75,9 +75,12 @@ class _Plan:
                     self.feature(getattr(source, name))
         return self.keys[source]
 
+    def _table(self, source: TableSource) -> int:
+        return self.tables.setdefault(source, len(self.tables))
+
     def _column(self, part: Part, output: int) -> Column:
         if part.table is not None and part.key is not None:
-            table = self.tables.setdefault(part.table, len(self.tables))
+            table = self._table(part.table)
             weights = None if part.weights is None else self.feature(part.weights)
             return Lookup(
                 self._key(part.key),
@@ -89,6 +92,7 @@ class _Plan:
                 positive_weights=part.positive_weights,
                 empty=part.empty,
                 accumulate=part.accumulate,
+                factors=tuple(Factor(self._key(key), self._table(table)) for key, table in part.factors),
             )
         assert part.feature is not None
         feature = self.feature(part.feature)

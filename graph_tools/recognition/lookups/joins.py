@@ -130,6 +130,24 @@ class Joiner:
             return None
         return replace(found[0], parts=tuple(part.added() for piece in found for part in piece.parts))
 
+    def multiplied(self, node: Node) -> Piece | None:
+        """Return rows of several tables, multiplied element by element, for keys of the same values.
+
+        Rows of different features are not multiplied here: interactions use them as they are.
+        """
+        found = [piece for piece in map(self.piece_of, node.inputs) if piece is not None]
+        if len(found) < 2 or not self._one_batch(found) or not all(map(_is_of_single_rows, found)):
+            return None
+        first, second = found
+        (one,), (other,) = first.parts, second.parts
+        if one.key is None or one.table is None or other.key is None or other.table is None:
+            return None
+        alike = self._are_alike(first.shape, second.shape) and one.table.dim == other.table.dim
+        if not alike or (one.key, one.table) == (other.key, other.table) or not one.key.has_values_of(other.key):
+            return None
+        factors = (*one.factors, (other.key, other.table), *other.factors)
+        return replace(first, parts=(replace(one, factors=factors),))
+
     def _constant(self, output: Output, sizes: tuple[Size, ...]) -> np.ndarray | None:
         """Return a known value [width] that is added to every row."""
         value = self.values.weight(output)
@@ -270,6 +288,14 @@ class Joiner:
     def _are_alike(self, first: tuple[Size, ...], second: tuple[Size, ...]) -> bool:
         leader = self.batches.leader
         return tuple(map(leader, first)) == tuple(map(leader, second))
+
+
+def _is_of_single_rows(piece: Piece) -> bool:
+    """Return whether a piece consists of the rows of one lookup, side by side."""
+    if len(piece.parts) != 1 or not piece.is_plain:
+        return False
+    part = piece.parts[0]
+    return part.combiner is None and part.width == piece.width
 
 
 def _numbers(initial: Array) -> PlanNumbers | None:

@@ -18,7 +18,7 @@ _JOINS = {
     "Reshape": "reshaped", "ExpandDims": "reshaped", "Squeeze": "reshaped", "StridedSlice": "reshaped",
     "ConcatV2": "concatenated",
     "Pack": "concatenated", "AddN": "added", "Add": "added", "AddV2": "added", "BiasAdd": "added", "Sum": "reduced",
-    "Mean": "reduced", "MatMul": "linear",
+    "Mean": "reduced", "MatMul": "linear", "Mul": "multiplied",
 }  # fmt: skip
 _PASS_ON = PASS_THROUGH | {"EnsureShape"}
 _GATHERS = {"ResourceGather", "GatherV2", "Cast", "Add", "AddV2"}
@@ -102,7 +102,11 @@ class PieceFinder:
             return _outcome(self.pieces.get(node.inputs[0]))
         found: Outcome[Piece] = NoMatch()
         if node.op in SEGMENT_OPS:
-            return self.combined.combined(node)
+            found = self.combined.combined(node)
+            computed = self.pieces.get(node.inputs[0])
+            if isinstance(found, Found) or computed is None:
+                return found
+            return self.combined.pooled(node, computed) or found
         if node.op in _GATHERS:
             found = self.gathered.gathered(node.output())
         elif node.op in _SELECTS:

@@ -45,6 +45,10 @@ class KeySource:
         for name in LAYOUTS[self.layout]:
             yield getattr(self, name)
 
+    def has_values_of(self, other: KeySource) -> bool:
+        """Return whether another key is made of the same values, maybe by other steps."""
+        return self.length == other.length and list(self.features()) == list(other.features())
+
     @property
     def may_be_none(self) -> bool:
         """Return whether a value may be ignored."""
@@ -64,6 +68,8 @@ class Part:
     key : KeySource or None
         The key of a lookup; the fields from here to `empty` are for lookups only.
     table : TableSource or None
+    factors : tuple of (KeySource, TableSource)
+        Lookups of as many values, whose rows are multiplied with those of `table` before they are combined.
     combiner : str or None
     weights : Output or None
         Weights of the values of a combined lookup.
@@ -80,6 +86,7 @@ class Part:
     feature: Output | None = None
     key: KeySource | None = None
     table: TableSource | None = None
+    factors: tuple[tuple[KeySource, TableSource], ...] = ()
     combiner: str | None = None
     weights: Output | None = None
     positive_weights: bool = False
@@ -98,6 +105,8 @@ class Part:
             yield self.feature
         if self.key is not None:
             yield from self.key.features()
+        for key, _ in self.factors:
+            yield from key.features()
         if self.weights is not None:
             yield self.weights
 

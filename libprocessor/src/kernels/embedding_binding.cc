@@ -40,41 +40,66 @@ absl::Status EmbeddingBinding::Make(const EmbeddingPlan& plan, absl::Span<const 
   return absl::OkStatus();
 }
 
+absl::Status EmbeddingBinding::AddLookup(absl::Span<const KeySteps> steps, int number, const PlanFactor& wanted,
+                                         const PlanColumn* empty, int* lookup) {
+  const EmbeddingTable& table = *tables_[wanted.table].table;
+  const bool strings = steps[wanted.key].gives_strings();
+  if (strings != (table.index_kind() == IndexKind::kString)) {
+    return WrongColumn(number, "key ", wanted.key, " gives ", strings ? "strings" : "numbers", ", expected ",
+                       strings ? "numbers" : "strings", " for table ", table.path());
+  }
+  const Lookup made{wanted.key, &table, tables_[wanted.table].live, empty};
+  const auto same = std::find_if(lookups_.begin(), lookups_.end(), [&](const Lookup& other) {
+    return other.key == made.key && other.table == made.table && other.live == made.live && other.empty == nullptr;
+  });
+  *lookup = static_cast<int>(same - lookups_.begin());
+  // One with a row for those without a value is not shared: it may stand in the list of rows.
+  if (same == lookups_.end() || empty != nullptr) {
+    *lookup = static_cast<int>(lookups_.size());
+    lookups_.push_back(made);
+  }
+  has_tiered_ |= table.tiered() != nullptr;
+  copies_rows_ |= table.copies_rows();
+  return absl::OkStatus();
+}
+
 absl::Status EmbeddingBinding::AddColumn(const EmbeddingPlan& plan, absl::Span<const KeySteps> steps, int number) {
   const PlanColumn& planned = plan.columns[number];
-  Column column{&planned, -1, {}, 0, nullptr, nullptr};
+  Column column{&planned, -1, {}, 0, nullptr, nullptr, nullptr, {}};
   if (planned.kind == ColumnKind::kLookup) {
-    const EmbeddingTable& table = *tables_[planned.table].table;
-    const bool strings = steps[planned.key].gives_strings();
-    if (strings != (table.index_kind() == IndexKind::kString)) {
-      return WrongColumn(number, "key ", planned.key, " gives ", strings ? "strings" : "numbers", ", expected ",
-                         strings ? "numbers" : "strings", " for table ", table.path());
-    }
-    const Lookup lookup{planned.key, &table, tables_[planned.table].live, planned.has_empty ? &planned : nullptr};
-    const auto same = std::find_if(lookups_.begin(), lookups_.end(), [&](const Lookup& other) {
-      return other.key == lookup.key && other.table == lookup.table && other.live == lookup.live &&
-             other.empty == nullptr;
-    });
-    if (planned.has_empty) {
-      if (absl::Status found = CheckEmptyKey(planned, number); !found.ok()) return found;
-    }
-    column.lookup = static_cast<int>(same - lookups_.begin());
-    // One with a row for those without a value is not shared: it may stand in the list of rows.
-    if (same == lookups_.end() || planned.has_empty) {
-      column.lookup = static_cast<int>(lookups_.size());
-      lookups_.push_back(lookup);
-    }
+    absl::Status added =
+        AddLookup(steps, number, {planned.key, planned.table}, planned.has_empty ? &planned : nullptr, &column.lookup);
+    if (added.ok() && planned.has_empty) added = CheckEmptyKey(planned, number);
+    if (!added.ok()) return added;
     const RowKernels& kernels = BestRowKernels();
-    const RowType row_type = CopiedRowType(table);
-    const int type = static_cast<int>(row_type);
-    has_tiered_ |= table.tiered() != nullptr;
-    copies_rows_ |= table.copies_rows();
-    column.source = {tables_[planned.table].rows, CopiedRowStride(table), table.dim()};
-    column.row_bytes = static_cast<uint32_t>(RowBytes(row_type, table.dim()));
+    const auto source_of = [&](int of) {
+      const EmbeddingTable& table = *tables_[of].table;
+      return RowSource{tables_[of].rows, CopiedRowStride(table), table.dim()};
+    };
+    const auto bytes_of = [&](const EmbeddingTable& table) {
+      return static_cast<uint32_t>(RowBytes(CopiedRowType(table), table.dim()));
+    };
+    const EmbeddingTable& table = *tables_[planned.table].table;
+    column.source = source_of(planned.table);
+    column.row_bytes = bytes_of(table);
+    column.copy_first = kernels.copy[static_cast<int>(CopiedRowType(table))];
+    // A product is made of floats before it is copied or pooled.
+    const int type = static_cast<int>(planned.factors.empty() ? CopiedRowType(table) : RowType::kFloat32);
     column.copy = planned.accumulate ? kernels.add[type] : kernels.copy[type];
     column.pool = planned.accumulate ? kernels.add_pooled[type] : kernels.pool[type];
+    for (const PlanFactor& wanted : planned.factors) {
+      const EmbeddingTable& other = *tables_[wanted.table].table;
+      if (other.dim() != table.dim()) {
+        return WrongColumn(number, "factor with rows of ", other.dim(), " elements from table ", other.path(),
+                           ", expected ", table.dim());
+      }
+      Factor factor{-1, source_of(wanted.table), bytes_of(other),
+                    kernels.multiply[static_cast<int>(CopiedRowType(other))]};
+      if (added = AddLookup(steps, number, wanted, nullptr, &factor.lookup); !added.ok()) return added;
+      column.factors.push_back(factor);
+    }
   }
-  columns_.push_back(column);
+  columns_.push_back(std::move(column));
   return absl::OkStatus();
 }
 
@@ -124,6 +149,7 @@ void EmbeddingBinding::SortLookups() {
   lookups_ = std::move(sorted);
   for (Column& column : columns_) {
     if (column.lookup >= 0) column.lookup = place[column.lookup];
+    for (Factor& factor : column.factors) factor.lookup = place[factor.lookup];
   }
 }
 

@@ -29,14 +29,24 @@ class EmbeddingBinding {
     const PlanColumn* empty;  // whose key `empty` is for rows without a value; null: zeros
   };
 
+  /// Rows with which those of a column are multiplied.
+  struct Factor {
+    int lookup;
+    RowSource source;
+    uint32_t row_bytes;
+    CopyRowsFn multiply;
+  };
+
   struct Column {
     const PlanColumn* plan;
     // For a lookup:
     int lookup;
     RowSource source;
     uint32_t row_bytes;
-    CopyRowsFn copy;
+    CopyRowsFn copy;  // or add, if the column accumulates
     PoolRowsFn pool;
+    CopyRowsFn copy_first;  // of a product, which factors follow
+    std::vector<Factor> factors;
   };
 
   /// A part of an output that starts as `initial`, because no column overwrites it.
@@ -84,6 +94,8 @@ class EmbeddingBinding {
   EmbeddingBinding() = default;
 
   absl::Status AddColumn(const EmbeddingPlan& plan, absl::Span<const KeySteps> steps, int number);
+  absl::Status AddLookup(absl::Span<const KeySteps> steps, int number, const PlanFactor& wanted,
+                         const PlanColumn* empty, int* lookup);
   absl::Status CheckEmptyKey(const PlanColumn& column, int number) const;
   void SortLookups();
   absl::Status Cover(const EmbeddingPlan& plan, const EmbeddingRequest& request);

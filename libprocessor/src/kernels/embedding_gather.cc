@@ -37,7 +37,100 @@ bool HasInfiniteZero(const uint32_t* numbers, const float* weights, size_t n) {
   return false;
 }
 
+// Numbers without those of values whose weight is not above 0.
+uint32_t* Pruned(const uint32_t* numbers, const float* weights, size_t n, GatherScratch* scratch) {
+  uint32_t* pruned = scratch->pruned.Get(n);
+  for (size_t i = 0; i < n; ++i) pruned[i] = weights[i] > 0 ? numbers[i] : kNoRow;
+  return pruned;
+}
+
+// Whether products are pooled: unless each value has a row of the output of its own, and none is left out.
+bool Pools(const EmbeddingPlan& plan, const PlanColumn& planned, const KeyValues& values, int64_t repeats) {
+  const PlanKey& key = plan.keys[planned.key];
+  const bool left_out = key.ignore != IgnoreKind::kNothing || key.ignore_negative;
+  const bool single = values.per_row == repeats && planned.weights < 0 && !left_out;
+  return planned.combiner != Combiner::kNone && !single;
+}
+
+// Calls `visit(row, first, n)` for the values of rows [begin, end) of the batch in chunks, which do not reach beyond the
+// values of a row if `by_row`. `first` counts from the first value of row `begin`.
+template <class Visit>
+void VisitChunks(const KeyValues& key, int64_t begin, int64_t end, bool by_row, size_t at_once, const Visit& visit) {
+  const int64_t step = by_row ? 1 : end - begin, before = key.Begin(begin);
+  for (int64_t row = begin; row < end; row += step) {
+    const auto last = static_cast<size_t>(key.Begin(row + step) - before);
+    for (auto first = static_cast<size_t>(key.Begin(row) - before); first < last; first += at_once) {
+      visit(row, first, std::min(at_once, last - first));
+    }
+  }
+}
+
 }  // namespace
+
+// The runs of rows in the order in which they are read.
+void Gather::AddRuns(const Column& column, int64_t begin, int64_t end, GatherScratch* scratch) const {
+  const KeyValues& key = request.keys[column.plan->key];
+  const int64_t repeats = request.Repeats(plan.outputs[column.plan->output]);
+  const bool by_row = key.per_row != repeats || Pools(plan, *column.plan, key, repeats);
+  const auto add = [&](RowSource source, uint32_t row_bytes, int lookup, size_t first, size_t n) {
+    if (source.rows == nullptr) source.rows = scratch->tiered.rows(lookup);
+    scratch->runs.push_back({source, row_bytes, scratch->rows.of(lookup) + first, n});
+  };
+  if (column.factors.empty()) {
+    const auto n = static_cast<size_t>(key.Begin(end) - key.Begin(begin));
+    return add(column.source, column.row_bytes, column.lookup, 0, n);
+  }
+  VisitChunks(key, begin, end, by_row, RowProducts::AtOnce(column.source.dim), [&](int64_t, size_t first, size_t n) {
+    add(column.source, column.row_bytes, column.lookup, first, n);
+    for (const EmbeddingBinding::Factor& factor : column.factors) {
+      add(factor.source, factor.row_bytes, factor.lookup, first, n);
+    }
+  });
+}
+
+void Gather::WriteProducts(const Column& column, int64_t begin, int64_t end, GatherScratch* scratch,
+                           RowFetcher* fetcher) const {
+  const PlanColumn& planned = *column.plan;
+  const PlanOutput& output = plan.outputs[planned.output];
+  const KeyValues& key = request.keys[planned.key];
+  const int64_t first_value = key.Begin(begin), repeats = request.Repeats(output);
+  const size_t dim = column.source.dim, width = output.width;
+  float* const dst = outputs[planned.output] + begin * repeats * width + planned.offset;
+  const bool pooled = Pools(plan, planned, key, repeats), by_row = key.per_row != repeats || pooled;
+  const float* weights = nullptr;
+  if (planned.weights >= 0) weights = static_cast<const float*>(request.features[planned.weights].data) + first_value;
+  const uint32_t* numbers = scratch->rows.of(column.lookup);
+  if (planned.positive_weights) numbers = Pruned(numbers, weights, key.Begin(end) - first_value, scratch);
+  if (pooled && !planned.accumulate) {
+    for (int64_t row = begin; row < end; ++row) std::memset(dst + (row - begin) * width, 0, sizeof(float) * dim);
+  }
+  const CopyRowsFn add = BestRowKernels().add[static_cast<int>(RowType::kFloat32)];
+  const PoolRowsFn pool = BestRowKernels().add_pooled[static_cast<int>(RowType::kFloat32)];
+  float divisor = 0;
+  bool counted = false;
+  VisitChunks(
+      key, begin, end, by_row, RowProducts::AtOnce(column.source.dim), [&](int64_t row, size_t first, size_t n) {
+        if (pooled) {
+          const size_t of_row = key.Begin(row) - first_value;
+          if (first == of_row) {
+            divisor = DivisorOf(planned.combiner, numbers + first, weights == nullptr ? nullptr : weights + first,
+                                key.Begin(row + 1) - key.Begin(row), &counted);
+          }
+          const RowSource products = scratch->products.Make(column, numbers + first, n, fetcher);
+          if (!counted || divisor == 0) return;
+          pool(products, scratch->products.numbers(), weights == nullptr ? nullptr : weights + first, n, 1 / divisor,
+               dst + (row - begin) * width);
+          return;
+        }
+        // Values of one row of the batch are side by side, unless each has a row of the output.
+        float* to = dst + first * width;
+        if (by_row) to = dst + (row - begin) * width + (first - (key.Begin(row) - first_value)) * dim;
+        const size_t stride = by_row ? dim : width;
+        if (!planned.accumulate) return RowProducts::Write(column, n, to, stride, fetcher);
+        const RowSource products = scratch->products.Make(column, numbers + first, n, fetcher);
+        add(products, scratch->products.numbers(), n, to, stride);
+      });
+}
 
 void Gather::WriteLookup(const Column& column, int64_t begin, int64_t end, GatherScratch* scratch,
                          RowFetcher* fetcher) const {
@@ -77,12 +170,7 @@ void Gather::WriteLookup(const Column& column, int64_t begin, int64_t end, Gathe
 
   const float* weights = nullptr;
   if (planned.weights >= 0) weights = static_cast<const float*>(request.features[planned.weights].data) + first;
-  if (planned.positive_weights) {
-    const size_t n = key.Begin(end) - first;
-    uint32_t* pruned = scratch->pruned.Get(n);
-    for (size_t i = 0; i < n; ++i) pruned[i] = weights[i] > 0 ? numbers[i] : kNoRow;
-    numbers = pruned;
-  }
+  if (planned.positive_weights) numbers = Pruned(numbers, weights, key.Begin(end) - first, scratch);
   for (int64_t row = begin; row < end; ++row, dst += width) {
     const size_t n = key.Begin(row + 1) - key.Begin(row);
     bool counted = false;
@@ -132,16 +220,16 @@ absl::Status Gather::Rows(int64_t begin, int64_t end, GatherScratch* scratch) co
   scratch->runs.clear();
   for (const Column& column : binding.columns()) {
     if (column.plan->kind != ColumnKind::kLookup) continue;
-    const KeyValues& key = request.keys[column.plan->key];
-    RowSource source = column.source;
-    if (source.rows == nullptr) source.rows = scratch->tiered.rows(column.lookup);
-    scratch->runs.push_back({source, column.row_bytes, scratch->rows.of(column.lookup),
-                             static_cast<size_t>(key.Begin(end) - key.Begin(begin))});
+    AddRuns(column, begin, end, scratch);
   }
   RowFetcher fetcher(scratch->runs.data(), scratch->runs.size());
   FillGaps(begin, end);
   for (const Column& column : binding.columns()) {
     const PlanColumn& planned = *column.plan;
+    if (!column.factors.empty()) {
+      WriteProducts(column, begin, end, scratch, &fetcher);
+      continue;
+    }
     if (planned.kind == ColumnKind::kLookup) {
       WriteLookup(column, begin, end, scratch, &fetcher);
       fetcher.NextRun();

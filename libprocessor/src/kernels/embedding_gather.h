@@ -15,6 +15,7 @@
 #include "src/kernels/embedding_rows.h"
 #include "src/kernels/key_steps.h"
 #include "src/kernels/row_fetcher.h"
+#include "src/kernels/row_products.h"
 #include "src/kernels/tiered_gather.h"
 
 namespace processor {
@@ -24,9 +25,10 @@ struct GatherScratch {
   EmbeddingRows rows;
   TieredGather tiered;
   GrowingArray<uint32_t> pruned;  // rows of one lookup
+  RowProducts products;
   std::vector<RowFetcher::Run> runs;
 
-  size_t bytes() const { return rows.bytes() + pruned.bytes(); }
+  size_t bytes() const { return rows.bytes() + pruned.bytes() + products.bytes(); }
 };
 
 struct Gather {
@@ -43,8 +45,11 @@ struct Gather {
 
  private:
   void FillGaps(int64_t begin, int64_t end) const;
+  void AddRuns(const EmbeddingBinding::Column& column, int64_t begin, int64_t end, GatherScratch* scratch) const;
   void WriteLookup(const EmbeddingBinding::Column& column, int64_t begin, int64_t end, GatherScratch* scratch,
                    RowFetcher* fetcher) const;
+  void WriteProducts(const EmbeddingBinding::Column& column, int64_t begin, int64_t end, GatherScratch* scratch,
+                     RowFetcher* fetcher) const;
 };
 
 }  // namespace processor

@@ -13,6 +13,7 @@ constexpr int64_t kMaxWidth = int64_t{1} << 24;
 constexpr size_t kMaxKeys = 1 << 16;
 constexpr size_t kMaxColumns = 1 << 16;
 constexpr size_t kMaxSteps = 32;
+constexpr size_t kMaxFactors = 64;
 constexpr size_t kMaxFloats = size_t{1} << 24;
 
 class EmbeddingPlanReader {
@@ -28,7 +29,12 @@ class EmbeddingPlanReader {
   void ReadKey(JsonFields fields);
   void ReadStep(JsonFields fields, bool first, PlanStep* step);
   void ReadColumn(JsonFields fields);
+  int Key(JsonFields* fields) {
+    return static_cast<int>(fields->Int("key", 0, static_cast<int64_t>(plan_->keys.size()) - 1));
+  }
+  int Table(JsonFields* fields) { return static_cast<int>(fields->Int("table", 0, tables_ - 1)); }
   void ReadLookup(JsonFields* fields, PlanColumn* column);
+  void ReadFactors(JsonFields* fields, PlanColumn* column);
   void ReadLinear(JsonFields* fields, PlanColumn* column);
 
   const int features_;
@@ -152,8 +158,8 @@ void EmbeddingPlanReader::ReadStep(JsonFields fields, bool first, PlanStep* step
 }
 
 void EmbeddingPlanReader::ReadLookup(JsonFields* fields, PlanColumn* column) {
-  column->key = static_cast<int>(fields->Int("key", 0, static_cast<int64_t>(plan_->keys.size()) - 1));
-  column->table = static_cast<int>(fields->Int("table", 0, tables_ - 1));
+  column->key = Key(fields);
+  column->table = Table(fields);
   if (fields->Has("combiner")) {
     column->combiner = static_cast<Combiner>(1 + fields->Choice("combiner", {"sum", "mean", "sqrtn"}));
   }
@@ -171,6 +177,8 @@ void EmbeddingPlanReader::ReadLookup(JsonFields* fields, PlanColumn* column) {
     }
   }
   if (!status_.ok()) return;
+  if (fields->Has("factors")) ReadFactors(fields, column);
+  if (!status_.ok()) return;
   const bool sequence = plan_->outputs[column->output].sequence >= 0;
   if (column->combiner != Combiner::kNone) {
     if (sequence) fields->Refuse("a combiner into a sequence output", "no combiner");
@@ -181,6 +189,23 @@ void EmbeddingPlanReader::ReadLookup(JsonFields* fields, PlanColumn* column) {
   if (plan_->keys[column->key].layout != KeyLayout::kDense) {
     fields->Refuse(absl::StrCat("no combiner for key ", column->key, ", which is not dense"), "a combiner");
   }
+}
+
+void EmbeddingPlanReader::ReadFactors(JsonFields* fields, PlanColumn* column) {
+  const JsonValue factors = fields->List("factors", kMaxFactors);
+  const PlanKey& key = plan_->keys[column->key];
+  for (size_t i = 0; i < factors.size(); ++i) {
+    JsonFields factor(factors.Item(i));
+    column->factors.push_back({Key(&factor), Table(&factor)});
+    factor.Finish();
+    if (!status_.ok()) return;
+    const PlanKey& other = plan_->keys[column->factors.back().key];
+    if (other.layout != key.layout || other.structure != key.structure || other.extent != key.extent) {
+      return factor.Refuse(absl::StrCat("key ", column->factors.back().key, ", whose values have another form"),
+                           absl::StrCat("one of the form of key ", column->key));
+    }
+  }
+  if (column->has_empty) fields->Field("empty").Refuse("a key only without 'factors'");
 }
 
 void EmbeddingPlanReader::ReadLinear(JsonFields* fields, PlanColumn* column) {

@@ -58,6 +58,12 @@ struct PlanKey {
 enum class ColumnKind { kLookup, kCopy, kLinear };
 enum class Combiner { kNone, kSum, kMean, kSqrtn };
 
+/// Rows with which those of a lookup are multiplied, element by element.
+struct PlanFactor {
+  int key;
+  int table;
+};
+
 struct PlanColumn {
   ColumnKind kind = ColumnKind::kLookup;
   int output = 0;
@@ -66,6 +72,7 @@ struct PlanColumn {
   // lookup
   int key = 0;
   int table = 0;
+  std::vector<PlanFactor> factors;
   Combiner combiner = Combiner::kNone;
   int weights = -1;               // a feature, or -1
   bool positive_weights = false;  // a value is ignored unless its weight is above 0

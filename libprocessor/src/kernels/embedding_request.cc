@@ -154,6 +154,11 @@ absl::Status CheckColumn(const EmbeddingPlan& plan, const PlanColumn& column, co
       return WrongFeature(plan.keys[column.key].feature, key.per_row, " values a row, expected [batch, ",
                           request.Repeats(output), "] as feature ", plan.keys[output.sequence].feature, " has");
     }
+    for (const PlanFactor& factor : column.factors) {
+      if (request.keys[factor.key].per_row == key.per_row && request.keys[factor.key].count == key.count) continue;
+      return WrongFeature(plan.keys[factor.key].feature, request.keys[factor.key].count, " values, expected ",
+                          key.count, " as feature ", plan.keys[column.key].feature, " has, to multiply their rows");
+    }
     if (column.weights < 0) return absl::OkStatus();
     const FeatureView& weights = request.features[column.weights];
     if (weights.elements != key.count || (key.splits == nullptr && weights.rows != request.batch)) {

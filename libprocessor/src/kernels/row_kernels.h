@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts rows of an embedding table to floats, and copies, adds or pools them. Any thread may call the kernels.
+// Converts rows of an embedding table to floats, and copies, adds, multiplies or pools them. Any thread may call the kernels.
 //
 // Every form computes the same bits: each product and each sum is rounded to fp32, in the order of the values.
 #ifndef PROCESSOR_KERNELS_ROW_KERNELS_H_
@@ -27,7 +27,7 @@ constexpr uint32_t kFirstSpecialRow = 0xfffffff0u;
 /// The row number of an ignored value: zeros if rows lie side by side, skipped if they are pooled.
 constexpr uint32_t kNoRow = 0xfffffffdu;
 
-/// Computes dst[i * dst_stride + e] = element e of row numbers[i], or += it. dst_stride is in floats.
+/// Computes dst[i * dst_stride + e] = element e of row numbers[i], or += it, or *= it. dst_stride is in floats.
 using CopyRowsFn = void (*)(const RowSource& source, const uint32_t* numbers, size_t n, float* dst, size_t dst_stride);
 
 /// Computes dst[e] = scale · Σ factors[i] · element e of row numbers[i], or += it. Null factors mean 1.
@@ -37,6 +37,7 @@ using PoolRowsFn = void (*)(const RowSource& source, const uint32_t* numbers, co
 struct RowKernels {
   CopyRowsFn copy[kRowTypes];  // by RowType
   CopyRowsFn add[kRowTypes];
+  CopyRowsFn multiply[kRowTypes];
   PoolRowsFn pool[kRowTypes];
   PoolRowsFn add_pooled[kRowTypes];
 };

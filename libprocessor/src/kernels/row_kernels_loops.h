@@ -82,8 +82,27 @@ struct Row {
   typename Isa::Vector scale_ = Isa::Zero(), bias_ = Isa::Zero();
 };
 
+// What becomes of the elements of rows: they are written, or added to what is there, or multiplied with it.
+enum class Put { kWrite, kAdd, kMultiply };
+
+template <class Isa, Put kPut, class Read>
+inline typename Isa::Vector Combined(typename Isa::Vector value, [[maybe_unused]] Read before) {
+  if constexpr (kPut == Put::kAdd) return Isa::Add(before(), value);
+  if constexpr (kPut == Put::kMultiply) return Isa::Multiply(before(), value);
+  return value;
+}
+
+// Puts a row of zeros; a product of NaN or an infinity with it is NaN.
+template <Put kPut>
+inline void PutZeros(float* dst, size_t dim) {
+  if constexpr (kPut == Put::kWrite) std::memset(dst, 0, sizeof(float) * dim);
+  if constexpr (kPut == Put::kMultiply) {
+    for (size_t e = 0; e < dim; ++e) dst[e] *= 0.0f;
+  }
+}
+
 // A row whose vectors are full except for the last one; kFull < 0: their number is known only at run time.
-template <class Isa, int kType, bool kAdd, int kFull>
+template <class Isa, int kType, Put kPut, int kFull>
 void CopyVectors(const RowSource& source, const uint32_t* numbers, size_t n, float* dst, size_t dst_stride) {
   constexpr size_t kWidth = Isa::kWidth;
   const size_t full = kFull >= 0 ? static_cast<size_t>(kFull) : (source.dim - 1) / kWidth;
@@ -91,27 +110,26 @@ void CopyVectors(const RowSource& source, const uint32_t* numbers, size_t n, flo
   for (size_t i = 0; i < n; ++i, dst += dst_stride) {
     const uint32_t number = numbers[i];
     if (__builtin_expect(number >= kFirstSpecialRow, 0)) {
-      if (!kAdd) std::memset(dst, 0, sizeof(float) * source.dim);
+      PutZeros<kPut>(dst, source.dim);
       continue;
     }
     const Row<Isa, kType> row(source.rows + size_t{number} * source.stride);
     size_t e = 0;
     for (size_t v = 0; v < full; ++v, e += kWidth) {
-      const auto value = row.Load(e);
-      Isa::Write(dst + e, kAdd ? Isa::Add(Isa::Read(dst + e), value) : value);
+      Isa::Write(dst + e, Combined<Isa, kPut>(row.Load(e), [&] { return Isa::Read(dst + e); }));
     }
-    const auto value = row.LoadTail(e, tail);
-    Isa::WriteTail(dst + e, kAdd ? Isa::Add(Isa::ReadTail(dst + e, tail), value) : value, tail);
+    const auto last = Combined<Isa, kPut>(row.LoadTail(e, tail), [&] { return Isa::ReadTail(dst + e, tail); });
+    Isa::WriteTail(dst + e, last, tail);
   }
 }
 
 // Rows of one element, as in the wide part of a model, where many of them are added to one number.
-template <class Isa, int kType, bool kAdd>
+template <class Isa, int kType, Put kPut>
 void CopyElements(const RowSource& source, const uint32_t* numbers, size_t n, float* dst, size_t dst_stride) {
   for (size_t i = 0; i < n; ++i, dst += dst_stride) {
     const uint32_t number = numbers[i];
     if (__builtin_expect(number >= kFirstSpecialRow, 0)) {
-      if (!kAdd) *dst = 0;
+      PutZeros<kPut>(dst, 1);
       continue;
     }
     const uint8_t* row = source.rows + size_t{number} * source.stride;
@@ -121,22 +139,22 @@ void CopyElements(const RowSource& source, const uint32_t* numbers, size_t n, fl
       bias = Isa::Half(Load16(row + 2));
     }
     const float value = Element<kType>(row, 0, scale, bias);
-    *dst = kAdd ? *dst + value : value;
+    *dst = kPut == Put::kAdd ? *dst + value : kPut == Put::kMultiply ? *dst * value : value;
   }
 }
 
-template <class Isa, int kType, bool kAdd>
+template <class Isa, int kType, Put kPut>
 void CopyRows(const RowSource& source, const uint32_t* numbers, size_t n, float* dst, size_t dst_stride) {
-  if (source.dim == 1) return CopyElements<Isa, kType, kAdd>(source, numbers, n, dst, dst_stride);
+  if (source.dim == 1) return CopyElements<Isa, kType, kPut>(source, numbers, n, dst, dst_stride);
   switch ((source.dim - 1) / Isa::kWidth) {
     case 0:
-      return CopyVectors<Isa, kType, kAdd, 0>(source, numbers, n, dst, dst_stride);
+      return CopyVectors<Isa, kType, kPut, 0>(source, numbers, n, dst, dst_stride);
     case 1:
-      return CopyVectors<Isa, kType, kAdd, 1>(source, numbers, n, dst, dst_stride);
+      return CopyVectors<Isa, kType, kPut, 1>(source, numbers, n, dst, dst_stride);
     case 3:
-      return CopyVectors<Isa, kType, kAdd, 3>(source, numbers, n, dst, dst_stride);
+      return CopyVectors<Isa, kType, kPut, 3>(source, numbers, n, dst, dst_stride);
     default:
-      return CopyVectors<Isa, kType, kAdd, -1>(source, numbers, n, dst, dst_stride);
+      return CopyVectors<Isa, kType, kPut, -1>(source, numbers, n, dst, dst_stride);
   }
 }
 
@@ -199,8 +217,9 @@ void PoolRows(const RowSource& source, const uint32_t* numbers, const float* fac
 
 template <class Isa, int kType>
 constexpr void FillType(RowKernels* kernels) {
-  kernels->copy[kType] = CopyRows<Isa, kType, false>;
-  kernels->add[kType] = CopyRows<Isa, kType, true>;
+  kernels->copy[kType] = CopyRows<Isa, kType, Put::kWrite>;
+  kernels->add[kType] = CopyRows<Isa, kType, Put::kAdd>;
+  kernels->multiply[kType] = CopyRows<Isa, kType, Put::kMultiply>;
   kernels->pool[kType] = PoolRows<Isa, kType, false>;
   kernels->add_pooled[kType] = PoolRows<Isa, kType, true>;
 }

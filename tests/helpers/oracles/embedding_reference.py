@@ -170,24 +170,31 @@ def computed(plan: EmbeddingPlan, features: Sequence[Array], specs: Sequence[Tab
         elif isinstance(column, Linear):
             block = _matrix(features[column.feature]) @ np.array(column.weights, np.float32)
         else:
-            block = _looked_up(column, keys[column.key], tables[column.table], features, target.ndim == 3)
+            factors = [(keys[factor.key], tables[factor.table]) for factor in column.factors]
+            block = _looked_up(column, keys[column.key], tables[column.table], factors, features, target.ndim == 3)
         place = (..., slice(column.offset, column.offset + block.shape[-1]))
         target[place] = target[place] + block if column.accumulate else block
     return made
 
 
-def _looked_up(column: Lookup, rows: Any, table: Table, features: Sequence[Array], sequence: bool) -> Array:
+def _looked_up(
+    column: Lookup, rows: Any, table: Table, factors: Any, features: Sequence[Array], sequence: bool
+) -> Array:
     made = []
-    for entries in rows:
-        zero = np.zeros(table.spec.dim, np.float32)
+    zero = np.zeros(table.spec.dim, np.float32)
+    for number, entries in enumerate(rows):
+        found = [zero if gone else table.row(key) for key, gone, _ in entries]
+        for keys, other in factors:
+            others = [zero if gone else other.row(key) for key, gone, _ in keys[number]]
+            found = [row * factor for row, factor in zip(found, others, strict=True)]
+        begin = entries[0][2] if entries else 0
         if column.combiner is None:
-            found = [zero if gone else table.row(key) for key, gone, _ in entries]
             made.append(np.stack(found) if sequence else np.concatenate(found))
             continue
         if column.weights is not None and column.positive_weights:
             given = features[column.weights].reshape(-1)
             entries = [entry for entry in entries if given[entry[2]] > 0]
-        kept = [(table.row(key), place) for key, gone, place in entries if not gone]
+        kept = [(found[place - begin], place) for key, gone, place in entries if not gone]
         if not kept:
             made.append(zero if column.empty is None else table.row(_bytes(column.empty)))
             continue

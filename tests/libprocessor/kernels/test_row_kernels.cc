@@ -111,27 +111,37 @@ class RowKernelsTest : public testing::TestWithParam<std::tuple<Isa, RowType, ui
   int type_number() const { return static_cast<int>(type()); }
 };
 
-TEST_P(RowKernelsTest, CopyAndAddEqualLoopsBitForBit) {
+TEST_P(RowKernelsTest, CopiesSumsAndProductsEqualLoopsBitForBit) {
   const RowKernels& kernels = RowKernelsFor(isa());
   for (const uint32_t padding : {0u, 6u}) {
     const Rows rows(type(), dim(), padding);
     for (const size_t n : {0, 1, 2, 13}) {
       const std::vector<uint32_t> numbers = SomeNumbers(n);
       const size_t stride = dim() + 3;
-      std::vector<float> copied(n * stride + 1, 7.0f), added(n * stride + 1, 0.25f);
+      std::vector<float> copied(n * stride + 1, 7.0f), added(n * stride + 1, 0.25f), scaled(n * stride + 1, 0.3f);
       kernels.copy[type_number()](rows.source(), numbers.data(), n, copied.data(), stride);
       kernels.add[type_number()](rows.source(), numbers.data(), n, added.data(), stride);
+      kernels.multiply[type_number()](rows.source(), numbers.data(), n, scaled.data(), stride);
       for (size_t i = 0; i < n; ++i) {
         for (uint32_t e = 0; e < stride; ++e) {
           const bool inside = e < dim();
           ASSERT_EQ(copied[i * stride + e], inside ? rows.At(numbers[i], e) : 7.0f) << i << " " << e;
           ASSERT_EQ(added[i * stride + e], inside ? 0.25f + rows.At(numbers[i], e) : 0.25f) << i << " " << e;
+          ASSERT_EQ(scaled[i * stride + e], inside ? 0.3f * rows.At(numbers[i], e) : 0.3f) << i << " " << e;
         }
       }
       ASSERT_EQ(copied.back(), 7.0f);
       ASSERT_EQ(added.back(), 0.25f);
+      ASSERT_EQ(scaled.back(), 0.3f);
     }
   }
+}
+
+TEST_P(RowKernelsTest, ProductsOfInfinitiesWithRowsOfZerosAreNaN) {
+  const Rows rows(type(), dim(), 0);
+  std::vector<float> scaled(dim(), INFINITY);
+  RowKernelsFor(isa()).multiply[type_number()](rows.source(), &kNoRow, 1, scaled.data(), dim());
+  for (const float value : scaled) ASSERT_TRUE(std::isnan(value));
 }
 
 TEST_P(RowKernelsTest, PoolingEqualsLoopsBitForBit) {

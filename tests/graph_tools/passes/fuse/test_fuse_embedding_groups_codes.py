@@ -44,12 +44,12 @@ def test_quotient_and_remainder_become_one_node(operation: str, dtype: str, tmp_
         return joined[operation]()
 
     made = fuse(tmp_path, serve, dtype=dtype)
-    assert made.ops() == ({"Mul"} if operation == "mul" else set())
+    assert made.ops() == set()
     assert {key.steps for key in made.plan.keys} == {(Divide(7),), (Mod(7),)}
     assert made.features == ["serving_default_ids"]
-    assert len(made.plan.outputs) == (2 if operation == "mul" else 1)
-    if operation != "mul":
-        made.check({"ids": IDS.astype(dtype)})
+    assert len(made.plan.outputs) == 1
+    assert sum(len(column.factors) for column in made.plan.columns) == (operation == "mul")
+    made.check({"ids": IDS.astype(dtype)})
 
 
 def mixed(tf: Any, ids: Any) -> Any:
@@ -114,6 +114,85 @@ def test_sums_of_sequences_are_pooled(tmp_path: Path) -> None:
     assert made.ops() == set()
     assert [column.combiner for column in made.plan.columns] == ["sum", "sum"]
     made.check({"ids": np.stack([IDS, IDS[::-1]], 1)}, exact=False)
+
+
+PRODUCTS: dict[str, tuple[Any, Callable[..., Any]]] = {
+    "one": ([None], lambda tf, rows: rows),
+    "several": ([None, 3], lambda tf, rows: tf.reshape(rows, [-1, 12])),
+    "sequence": ([None, None], lambda tf, rows: rows),
+    "sum": ([None, None], lambda tf, rows: tf.reduce_sum(rows, 1)),
+    "mean": ([None, 3], lambda tf, rows: tf.reduce_mean(rows, 1)),
+    "biased": ([None], lambda tf, rows: rows + tf.constant([1.0, 2.0, 3.0, 4.0])),
+}
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_are_of_single_rows_also_if_pooled(name: str, count: int, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    shape, join = PRODUCTS[name]
+
+    def serve(ids: Any, held: Any) -> Any:
+        numbers = [tf.math.floordiv(ids, 49), tf.math.floormod(tf.math.floordiv(ids, 7), 7), tf.math.floormod(ids, 7)]
+        rows = [tf.gather(*pair) for pair in zip(held, numbers[-count:], strict=True)]
+        product = rows[0] * rows[1]
+        return join(tf, product * rows[2] if count == 3 else product)
+
+    made = fuse(tmp_path, serve, shape=shape, tables=count)
+    assert made.ops() == set()
+    (column,) = made.plan.columns
+    assert len(column.factors) == count - 1
+    ids = IDS if len(shape) == 1 else np.stack([IDS, IDS[::-1], IDS % 7], 1)
+    made.check({"ids": ids % 49}, exact=name not in {"sum", "mean"})
+
+
+@pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
+def test_products_of_sparse_ids_are_pooled(combiner: str, tmp_path: Path) -> None:
+    """As `embedding_lookup_sparse` of DeepRec pools the rows of a multi-hash variable."""
+    import tensorflow as tf
+
+    segment = {"sum": tf.sparse.segment_sum, "mean": tf.sparse.segment_mean, "sqrtn": tf.sparse.segment_sqrt_n}
+
+    held = [tf.Variable(table(8, 4, seed)) for seed in range(2)]
+
+    def serve(indices: Any, values: Any, shape: Any) -> Any:
+        ids, places = tf.unique(values)
+        quotient, remainder = tf.math.floordiv(ids, 7), tf.math.floormod(ids, 7)
+        rows = tf.nn.embedding_lookup(held[0], quotient) * tf.nn.embedding_lookup(held[1], remainder)
+        return {"rows": segment[combiner](rows, places, tf.cast(indices[:, 0], tf.int32), num_segments=shape[0])}
+
+    specs = [
+        tf.TensorSpec([None, 2], tf.int64, name="indices"),
+        tf.TensorSpec([None], tf.int64, name="values"),
+        tf.TensorSpec([2], tf.int64, name="shape"),
+    ]
+    made = fused(export_function(tmp_path / "in", serve, specs, held=held))
+    assert not made.ops() & {"Mul", "Unique"}
+    assert len(made.plan.columns[0].factors) == 1
+    indices = np.array([[0, 0], [0, 1], [2, 0], [2, 1], [3, 5]], np.int64)
+    made.check({"indices": indices, "values": IDS[:5], "shape": np.array([5, 9])}, exact=False)
+
+
+@pytest.mark.parametrize("second", ["same rows", "another feature", "another width"])
+def test_other_products_stay(second: str, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    held = [tf.Variable(table(8, 4, 0)), tf.Variable(table(8, 4, 1)), tf.Variable(table(8, 1, 2))]
+
+    def serve(ids: Any, others: Any) -> Any:
+        rows = tf.gather(held[0], ids)
+        factor = {
+            "same rows": lambda: rows,
+            "another feature": lambda: tf.gather(held[1], others),
+            "another width": lambda: tf.gather(held[2], tf.math.floormod(ids, 7)),
+        }
+        return {"rows": rows * factor[second]()}
+
+    specs = [tf.TensorSpec([None], tf.int64, name=name) for name in ("ids", "others")]
+    made = fused(export_function(tmp_path / "in", serve, specs, held=held))
+    assert made.ops() & {"Mul", "Square"}
+    assert not any(column.factors for _, plan in made.groups for column in plan.columns)
 
 
 @pytest.mark.parametrize(
