@@ -25,6 +25,10 @@ class AgentOptions(BaseModel):
     machine: Annotated[
         str | None, CliOption("NAME", "Name of this machine, which no other has; by default its host name.")
     ] = None
+    address: Annotated[
+        str | None,
+        CliOption("ADDRESS", "Address at which clients reach the hosts of this machine; by default its name."),
+    ] = None
     token_file: Annotated[Path | None, CliOption("FILE", "File with the token of the proxy's --agent-token-file.")] = (
         None
     )

@@ -60,7 +60,7 @@ async def run(settings: AgentSettings, ended: asyncio.Event) -> None:
             artifacts = StoredArtifacts(partial(_content_store, settings, state_dir))
             timelines = StoredTimelines((settings.model_cache or state_dir / "models") / FOLDER)
             agent = Agent(state_dir, link, artifacts, settings.retry_timeout, timelines)
-            reporter = Reporter(state_dir, link, agent)
+            reporter = Reporter(state_dir, link, agent, settings.reachable_address)
             log.info("ready", extra={"machine": settings.name, "state_dir": str(state_dir)})
             notify("READY=1")
             loops = (agent.apply(), agent.follow(), reporter.run(), _retain(agent, artifacts), timelines.run())

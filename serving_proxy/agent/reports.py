@@ -38,12 +38,15 @@ class Reporter:
     state_dir : Path
     link : Link
     agent : Agent
+    address : str
+        Address at which clients reach the hosts of the machine.
     """
 
-    def __init__(self, state_dir: Path, link: Link, agent: Agent) -> None:
+    def __init__(self, state_dir: Path, link: Link, agent: Agent, address: str = "") -> None:
         self._files = ActualFiles(state_dir)
         self._link = link
         self._agent = agent
+        self._address = address
         self._name = secrets.token_hex(8)
         self._version = version()
         self._actual: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {}
@@ -111,6 +114,7 @@ class Reporter:
         return AgentReport(
             agent=self._name,
             version=self._version,
+            address=self._address,
             cpus=len(os.sched_getaffinity(0)),
             memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             term=term,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +15,9 @@ from serving_proxy.access.tokens import check_clear_text, read_token
 from serving_proxy.agent.options import AgentOptions
 from serving_proxy.errors import InvalidError
 from serving_proxy.records.agents import check_machine
+
+# Names, IPv4 and IPv6 addresses.
+_ADDRESS = re.compile(r"[A-Za-z0-9_.-]{1,253}|[0-9A-Fa-f:.%a-z]{2,64}")
 
 
 class AgentSettings(AgentOptions, BaseSettings):
@@ -32,6 +36,11 @@ class AgentSettings(AgentOptions, BaseSettings):
         """Return the name of the machine."""
         return self.machine or socket.gethostname()
 
+    @property
+    def reachable_address(self) -> str:
+        """Return the address at which clients reach the hosts of this machine."""
+        return self.address or self.name
+
     def check(self) -> None:
         """Raise `InvalidError` if a setting is invalid."""
         if not self.server:
@@ -41,6 +50,8 @@ class AgentSettings(AgentOptions, BaseSettings):
             if place.scheme not in {"http", "https"} or not place.hostname or place.path.strip("/") or place.query:
                 raise InvalidError(f"--server {server}: expected a URL such as https://proxy:8502")
         check_machine(self.name)
+        if self.address is not None and not _ADDRESS.fullmatch(self.address):
+            raise InvalidError(f"--address {self.address[:150]}: expected a name or an IP address without a port")
         if self.token_file is not None:
             read_token(self.token_file)
             for server in self.server:

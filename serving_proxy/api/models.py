@@ -20,6 +20,7 @@ from serving_proxy.api.requests import (
 )
 from serving_proxy.control.plane import Plane
 from serving_proxy.cores.views import core_lines
+from serving_proxy.deploy.endpoints import EndpointsView, endpoints
 from serving_proxy.deploy.explain import explain
 from serving_proxy.deploy.views import ExplainView, ModelView, job_view, model_view
 from serving_proxy.errors import InvalidError
@@ -64,6 +65,14 @@ def _add_deployments(router: APIRouter, plane: Plane) -> None:
         """Show a model with all its versions, including those that were undeployed."""
         control = plane.control
         return model_view(control.model(name), control.hosts, stopped=True, placement=control.placement)
+
+    @router.get("/models/{name}/endpoints")
+    async def where(name: Name) -> EndpointsView:
+        """Show the addresses to which clients send requests for a model."""
+        control = plane.control
+        moving = plane.fleet is not None and plane.fleet.placements.is_moving(name)
+        found = endpoints(control.model(name), control.hosts, control.placement, moving)
+        return EndpointsView(model=name, generation=control.desired.generation, endpoints=found)
 
     @router.get("/models/{name}/explain")
     async def why(name: Name) -> ExplainView:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`serving-proxy placement`."""
+"""`serving-proxy placement` and `endpoints`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import typer
 
 from serving_proxy.cli.app import remark
 from serving_proxy.cli.commands import proxy_command, show
-from serving_proxy.cli.rendering_placement import render_placement
-from serving_proxy.client import Client
+from serving_proxy.cli.options import Name
+from serving_proxy.cli.rendering_placement import render_endpoints, render_placement
+from serving_proxy.client import Client, Json
 from serving_proxy.errors import InvalidError
 from serving_proxy.system.files import read_regular
 
@@ -26,6 +27,13 @@ A model is loaded on its new machines before the others unload it. Models withou
 - `serving-proxy placement placement.json --wait`
 - `serving-proxy placement placement.json --handover 60`
 - `serving-proxy placement --off`
+"""
+_ENDPOINTS = """Show the addresses of the hosts to which clients send requests for a model.
+
+**Examples**
+
+- `serving-proxy endpoints ranking`
+- `serving-proxy endpoints ranking --json`
 """
 _MOST_BYTES = 256 * 1024 * 1024
 
@@ -57,6 +65,11 @@ def placement_command(
     if wait:
         found = client.wait_for_placement(timeout)
     show(found, as_json, render_placement)
+
+
+@proxy_command("endpoints", _ENDPOINTS, render_endpoints)
+def endpoints_command(*, client: Client, name: Name) -> Json:
+    return client.endpoints(name)
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -25,3 +25,19 @@ def render_placement(found: dict[str, Any]) -> RenderableType:
     remarks = [("", line) for line in found["remarks"]]
     columns = ("model", "machines", "moves from")
     return Group(table(title, columns, rows, right=(), wrapped=columns), *notes([*waits, *remarks]))
+
+
+def render_endpoints(found: dict[str, Any]) -> RenderableType:
+    """Return the addresses of the hosts that serve a model as a table."""
+    if not found["endpoints"]:
+        return Text(f"No host serves {found['model']}.")
+    rows = [
+        [
+            escape(endpoint["host"]),
+            escape(endpoint["addresses"].get("grpc", "")),
+            escape(endpoint["addresses"].get("rest", "")),
+            ", ".join(map(str, endpoint["versions"])),
+        ]
+        for endpoint in found["endpoints"]
+    ]
+    return table(f"Endpoints of {found['model']}", ("host", "gRPC", "REST", "versions"), rows, right=())

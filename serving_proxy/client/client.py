@@ -179,6 +179,10 @@ class Client:
         """Return a model with all its versions."""
         return self._ask("GET", f"/v1/models/{name}/versions")
 
+    def endpoints(self, name: str) -> Json:
+        """Return the addresses to which clients send requests for a model."""
+        return self._ask("GET", f"/v1/models/{name}/endpoints")
+
     def explain(self, name: str) -> Json:
         """Return sentences that explain a model's state."""
         return self._ask("GET", f"/v1/models/{name}/explain")

@@ -112,7 +112,7 @@ class Machines:
         for host, told in report.hosts.items():
             label = f"{name}/{host}"
             if told.actual is not None:
-                machine.hosts[host] = replace(parse_actual(label, told.actual), machine=name)
+                machine.hosts[host] = replace(parse_actual(label, told.actual), machine=name, address=report.address)
             elif host not in machine.hosts:
                 unknown.append(host)
                 continue

@@ -64,6 +64,8 @@ class AgentReport(_Message):
         Identifies the process of the agent.
     version : str
         Release of the agent.
+    address : str
+        Address at which clients reach the hosts of the machine.
     cpus : int
         CPUs that the agent and its hosts may use.
     memory_bytes : int
@@ -82,6 +84,7 @@ class AgentReport(_Message):
 
     agent: str = Field(min_length=1, max_length=64)
     version: str = Field(max_length=64)
+    address: str = Field(default="", max_length=255)
     cpus: int = Field(default=0, ge=0)
     memory_bytes: int = Field(default=0, ge=0)
     term: int = Field(default=0, ge=0, le=_MOST_NUMBER)

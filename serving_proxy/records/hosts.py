@@ -66,6 +66,8 @@ class HostSeen:
         When they were written, by the file system's clock.
     machine : str
         The machine whose agent reports it; "": this one.
+    address : str
+        Address at which clients reach that machine; "": not known.
     """
 
     name: str
@@ -81,6 +83,7 @@ class HostSeen:
     stats: dict[str, Any] = field(default_factory=dict)
     counted_at: float = 0.0
     machine: str = ""
+    address: str = ""
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,8 @@ def test_each_machine_gets_what_is_placed_there_and_ready_means_there(
     other = f"{name}-other"
     client.deploy(other, model(3), wait=True, timeout=30)
     assert machines_of(fleet, other) == list(NAMES)
-    assert any(f"{other}: has no entry" in event["message"] for event in wait_for(lambda: client.events(model=other)))
+    said = f"{other}: has no entry in the placement, so it is on all machines"
+    wait_for(lambda: said in [event["message"] for event in client.events(model=other)])
 
 
 def test_model_moves_once_its_new_machine_is_ready(
@@ -95,6 +96,29 @@ def test_model_moves_once_its_new_machine_is_ready(
     assert f"{name}: is ready on m2; m1 unloads it" in said
     client.clear_placement()
     wait_for(lambda: machines_of(fleet, name) == list(NAMES))
+
+
+def test_clients_are_told_the_new_machines_once_they_are_ready(
+    fleet: Fleet, client: Client, name: str, model: Callable[..., Path]
+) -> None:
+    def hosts() -> list[str]:
+        return [endpoint["machine"] for endpoint in client.endpoints(name)["endpoints"]]
+
+    client.apply_placement(placement(**{name: "m1 m2"}), handover_s=0)
+    client.deploy(name, model(1), wait=True, timeout=30)
+    assert hosts() == ["m1", "m2"]
+    (endpoint, _) = client.endpoints(name)["endpoints"]
+    assert (endpoint["host"], endpoint["versions"], set(endpoint["addresses"])) == ("m1/host-0", [1], {"grpc", "rest"})
+    refusal = fleet[1]["m3"].state_dir / "hosts" / "host-0" / "refuse"
+    refusal.write_text("no memory")
+    client.apply_placement(placement(**{name: "m2 m3"}), handover_s=3600)
+    wait_for(lambda: "no memory" in (client.placement()["models"][0]["waits_for"] or ""))
+    assert hosts() == ["m1", "m2"]
+    refusal.unlink()
+    wait_for(lambda: hosts() == ["m2", "m3"])
+    # The first machine serves those that do not know it yet.
+    assert machines_of(fleet, name) == list(NAMES)
+    assert client.placement()["models"][0]["leaving"] == ["m1"]
 
 
 def test_model_that_is_placed_on_an_unknown_machine_stays_where_it_is(

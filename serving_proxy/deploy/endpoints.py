@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The addresses at which clients reach a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from serving_proxy.records.hosts import HostSeen
+from serving_proxy.records.models import Model
+from serving_proxy.records.placement import Placement
+from serving_proxy.records.view import View
+
+_ALL = {"0.0.0.0", "[::]", "::", "*", ""}
+
+
+class EndpointView(View):
+    """A host that serves a model: its addresses, and the versions that are ready there.
+
+    `addresses` are by protocol, such as `grpc` and `rest`.
+    """
+
+    host: str
+    machine: str
+    addresses: dict[str, str]
+    versions: list[int]
+
+
+class EndpointsView(View):
+    """The hosts to which requests for a model may be sent."""
+
+    model: str
+    generation: int
+    endpoints: list[EndpointView]
+
+
+def endpoints(model: Model, hosts: Sequence[HostSeen], placement: Placement | None, moving: bool) -> list[EndpointView]:
+    """Return the hosts on which the baseline of a model is ready, so that they can serve any request for it.
+
+    Parameters
+    ----------
+    model : Model
+    hosts : sequence of HostSeen
+    placement : Placement or None
+    moving : bool
+        New machines do not have the model yet, so that those that it leaves are needed.
+    """
+    found: list[EndpointView] = []
+    if model.baseline is None:
+        return found
+    wanted = None if placement is None else placement.wanted(model, model.baseline)
+    target = None if placement is None else placement.target(model, model.baseline)
+    machines = wanted if moving else target
+    for host in hosts:
+        if not host.alive or host.state != "ready" or (machines is not None and host.machine not in {*machines, ""}):
+            continue
+        versions = host.models.get(model.name, {})
+        ready = sorted(number for number, seen in versions.items() if seen.state == "ready")
+        if model.baseline in ready:
+            addresses = {name: _reachable(place, host.address) for name, place in host.endpoints.items()}
+            found.append(EndpointView(host=host.name, machine=host.machine, addresses=addresses, versions=ready))
+    return found
+
+
+def _reachable(place: str, address: str) -> str:
+    """Return an address at which a host listens, with that of its machine if it listens at all addresses."""
+    listens, colon, port = place.rpartition(":")
+    if not colon or not port.isdecimal() or not address or listens not in _ALL:
+        return place
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

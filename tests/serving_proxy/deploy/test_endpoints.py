@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from helpers.proxies.lifecycle_records import deployed, settled
+from serving_proxy.deploy.endpoints import endpoints
+from serving_proxy.records.hosts import HostSeen, VersionSeen
+
+MODEL = settled(deployed(None, 3))
+
+
+def host(**values: Any) -> HostSeen:
+    models = {MODEL.name: {3: VersionSeen(values.pop("version", "ready"))}}
+    given = {"name": "m/h", "alive": True, "state": "ready", "machine": "m", "models": models}
+    return HostSeen(**given | values)
+
+
+@pytest.mark.parametrize(
+    "unready",
+    [{"alive": False}, {"state": "draining"}, {"state": "hung"}, {"version": "loading"}, {"models": {}}],
+)
+def test_hosts_that_are_not_ready_are_left_out(unready: dict[str, Any]) -> None:
+    assert endpoints(MODEL, [host(**unready)], None, False) == []
+    assert [found.host for found in endpoints(MODEL, [host(**unready), host(name="n/h")], None, False)] == ["n/h"]
+
+
+@pytest.mark.parametrize(
+    ("listens", "address", "expected"),
+    [
+        ("0.0.0.0:8500", "10.0.0.1", "10.0.0.1:8500"),
+        ("[::]:8500", "fd00::1", "[fd00::1]:8500"),
+        ("127.0.0.1:8500", "10.0.0.1", "127.0.0.1:8500"),
+        ("0.0.0.0:8500", "", "0.0.0.0:8500"),
+        ("unix:/run/host.sock", "10.0.0.1", "unix:/run/host.sock"),
+    ],
+)
+def test_addresses_are_those_that_other_machines_reach(listens: str, address: str, expected: str) -> None:
+    (found,) = endpoints(MODEL, [host(endpoints={"grpc": listens}, address=address)], None, False)
+    assert found.addresses == {"grpc": expected}
+
+
+def test_model_without_a_baseline_has_no_endpoints() -> None:
+    assert endpoints(MODEL.change(baseline=None), [host()], None, False) == []
