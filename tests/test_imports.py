@@ -44,7 +44,7 @@ ALLOWED = {
             "uvicorn",
         },
         # Stores of artifacts in S3 and the like are read by what the user has installed.
-        {"fsspec", "graph_tools", "obstore", "processor"},
+        {"fsspec", "graph_tools", "obstore", "processor", "ray"},
     ),
     # A separate process that serves; it shares only names and settings with the control plane.
     "serving_proxy/host": (

@@ -31,6 +31,7 @@ def render_status(status: dict[str, Any]) -> RenderableType:
     if status["fault"]:
         parts.append(Text.from_markup(f"[bold red]fault:[/] {escape(status['fault'])}"))
     parts += _machines(status["machines"]) if status.get("machines") else []
+    parts += _placed(status["replicas"]) if status.get("replicas") else []
     parts += _hosts(status["hosts"]) if status["hosts"] else [Text("No host is running.")]
     if status["models"]:
         parts += _models(status["models"], [host["name"] for host in status["hosts"] if host["alive"]])
@@ -153,6 +154,26 @@ def _machines(machines: list[dict[str, Any]]) -> list[RenderableType]:
     right = ("hosts", "term", "generation", "cpus", "memory")
     reasons = [(machine["name"], machine["reason"]) for machine in machines]
     return [table("Machines", columns, rows, right=right), *notes(reasons)]
+
+
+def _placed(found: dict[str, Any]) -> list[RenderableType]:
+    columns = ("replica", "state", "node", "cores", "restarts", "options")
+    rows = [
+        [
+            escape(replica["name"]),
+            f"[{_STYLES.get(replica['state'], 'default')}]{replica['state']}[/]",
+            escape(replica["node"]),
+            replica["cores"],
+            str(replica["restarts"] or ""),
+            "current" if replica["current"] else "old",
+        ]
+        for replica in found["replicas"]
+    ]
+    remarks = [(replica["name"], replica["note"]) for replica in found["replicas"]]
+    remarks += [(node["address"], "is being drained") for node in found["nodes"] if node["draining"]]
+    remarks.append(("engine", found["fault"] or ""))
+    title = f"Replicas, {found['ready']} ready of {found['wanted']} ({found['reason']})"
+    return [table(title, columns, rows, right=("restarts",)), *notes(remarks)]
 
 
 def _hosts(hosts: list[dict[str, Any]]) -> list[RenderableType]:

@@ -35,6 +35,8 @@ from serving_proxy.fleet.states import MachineStates
 from serving_proxy.guard.alerts import Alerts
 from serving_proxy.guard.loop import Guard
 from serving_proxy.hosts import LaunchOptions, Supervisor
+from serving_proxy.replicas.driver import Driver
+from serving_proxy.replicas.loop import ReplicaOptions, Replicas, Scale
 from serving_proxy.request_log.operations import RequestLogs
 from serving_proxy.sources.availability import Availability
 from serving_proxy.sources.model_repository import ModelRepository
@@ -73,6 +75,8 @@ class Plane:
         Hosts are run on machines whose agents follow this proxy.
     leading : Leading, optional
         The right to change what machines serve, if another proxy may have it.
+    replicas : (Driver, ReplicaOptions, Scale), optional
+        The engine that places hosts, how they are started, and how many.
     """
 
     def __init__(
@@ -86,12 +90,16 @@ class Plane:
         base_settings: ModelSettings | None = None,
         with_agents: bool = False,
         leading: Leading | None = None,
+        replicas: tuple[Driver, ReplicaOptions, Scale] | None = None,
     ) -> None:
         machines = Machines(known_machines(repository)) if with_agents else None
         term = None if leading is None else leading.term
         self.control = control = Control(options, repository, machines, term)
         self.leading = leading
         self.fleet = None if machines is None else Fleet(control, machines, MachineStates(control, self.leads))
+        self.replicas = None
+        if replicas is not None and machines is not None:
+            self.replicas = Replicas(*replicas, control.note, self.leads, machines.remove)
         self.jobs = Jobs(repository, control.feed)
         self.pipeline = DeployPipeline(control, self.jobs)
         self.operations = Operations(control, self.jobs, self.pipeline)
@@ -129,6 +137,8 @@ class Plane:
         loops += [warn_of_ops(self.control), self.timelines.run()]
         if self.fleet is not None:
             loops += [self.fleet.run(), self.fleet.states.run()]
+        if self.replicas is not None:
+            loops.append(self.replicas.run())
         if self.alerts is not None:
             loops.append(self.alerts.run())
         tasks = [asyncio.create_task(loop) for loop in loops]
@@ -170,6 +180,7 @@ class Plane:
             fault=control.fault,
             draining=self.supervisor.draining or self.closing.is_set(),
             machines=[] if self.fleet is None else self.fleet.views(),
+            replicas=None if self.replicas is None else self.replicas.view(),
             hosts=self.supervisor.views(),
             models=[model for model in models if model.versions],
             jobs=[job_view(job) for job in self.jobs.running()],

@@ -13,6 +13,7 @@ from serving_proxy.fleet.views import FleetMachineView
 from serving_proxy.guard.views import GuardView
 from serving_proxy.hosts.views import HostView
 from serving_proxy.records.view import View
+from serving_proxy.replicas.views import ReplicasView
 from serving_proxy.store import Event
 
 
@@ -39,6 +40,7 @@ class StatusView(View):
     fault: str | None
     draining: bool
     machines: list[FleetMachineView]
+    replicas: ReplicasView | None
     hosts: list[HostView]
     models: list[ModelView]
     jobs: list[JobView]

@@ -129,6 +129,10 @@ class Machines:
             unknown=tuple(unknown),
         )
 
+    def remove(self, name: str) -> None:
+        """Remove a machine that has ended for good."""
+        self._machines.pop(name, None)
+
     def forget(self) -> list[str]:
         """Remove the machines that have been away for an hour, and return their names."""
         now = self._clock()

@@ -32,12 +32,37 @@ class ServeOptions(BaseModel):
     address: Annotated[str, CliOption("ADDRESS", "Address at which the hosts listen.")] = "127.0.0.1"
     admin_address: Annotated[str, CliOption("ADDRESS", "Address at which the admin port listens.")] = "127.0.0.1"
     engine: Annotated[
-        Literal["local", "agents"],
+        Literal["local", "agents", "ray"],
         CliOption(
-            "local|agents",
-            "Where hosts run: on this machine, started by the proxy, or on the machines whose agents follow it.",
+            "local|agents|ray",
+            "Where hosts run: on this machine, started by the proxy; on the machines whose agents follow it; or as "
+            "replicas that Ray places on its nodes.",
         ),
     ] = "local"
+    ray_address: Annotated[str, CliOption("ADDRESS", "With --engine ray: the cluster, or auto.")] = "auto"
+    ray_namespace: Annotated[
+        Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")],
+        CliOption("NAME", "With --engine ray: namespace of the replicas in the cluster; each fleet has its own."),
+    ] = "recprocessor"
+    replicas: Annotated[
+        Annotated[int, Field(ge=0, le=1000)], CliOption("N", "With --engine ray: number of replicas of the host.")
+    ] = 1
+    replica_cores: Annotated[
+        Annotated[int, Field(ge=1, le=1024)],
+        CliOption("N", "With --engine ray: CPUs of a replica; its host is bound to so many that no other has."),
+    ] = 1
+    replica_memory_mb: Annotated[
+        Annotated[int, Field(ge=0)],
+        CliOption("MB", "With --engine ray: memory that Ray reserves for a replica; 0: Ray does not count it."),
+    ] = 0
+    replica_folder: Annotated[
+        Path | None,
+        CliOption("DIR", "With --engine ray: folder of each node for replicas; by default one for temporary files."),
+    ] = None
+    agent_ca_file: Annotated[
+        Path | None,
+        CliOption("FILE", "With --engine ray: certificates with which replicas check that of the admin port."),
+    ] = None
     agent_token_file: Annotated[
         Path | None,
         CliOption("FILE", "Token of agents, which permits nothing else; without it they need that of --token-file."),

@@ -30,6 +30,8 @@ from serving_proxy.leadership.leading import Leadership
 from serving_proxy.leadership.leases import open_lease
 from serving_proxy.leadership.replica import Replica, stand_by
 from serving_proxy.leadership.shared_store import open_shared_store
+from serving_proxy.replicas.driver import Driver
+from serving_proxy.replicas.loop import FixedScale, ReplicaOptions, Scale
 from serving_proxy.serve.settings import ServeSettings
 from serving_proxy.sources.models_config import single_model
 from serving_proxy.store import Database, Repository, StateLock
@@ -43,6 +45,7 @@ _MOST_CONNECTIONS = 512
 _MOST_AGENTS = 8192
 _KEEP_ALIVE_S = 30
 _BACKLOG = 128
+_RAY_DRIVER = "serving_proxy.ray_driver"
 
 
 def serve(settings: ServeSettings) -> None:
@@ -118,7 +121,7 @@ async def _run(settings: ServeSettings, lock: StateLock, ended: asyncio.Event) -
         proxy = _Proxy(settings, lock, listener, url, ended)
 
         def begin(repository: Repository, leading: Leading | None = None) -> tuple[Plane, FastAPI]:
-            plane = _make_plane(settings, repository, url, token_file, leading)
+            plane = _make_plane(settings, repository, url, token_file, leading, agent_token or token)
             return plane, create_app(plane, token, agent_token)
 
         if settings.shared_store is None:
@@ -159,7 +162,7 @@ class _Proxy:
         """Follow the proxy that leads, and lead whenever this proxy gets the lease."""
         store = open_shared_store(shared)
         lease = open_lease(self.settings.lease, store)
-        leadership = Leadership(lease, self._advertised_url(), self.settings.lease_timeout)
+        leadership = Leadership(lease, advertised_url(self.url), self.settings.lease_timeout)
         standby = StandbyApp(lambda: None if leadership.seen is None else leadership.seen.url)
         switched = SwitchedApp(standby)
         async with self._serving(switched) as serving:
@@ -187,10 +190,6 @@ class _Proxy:
             for task in (*tasks, lost):
                 task.cancel()
             await asyncio.gather(*tasks, lost, return_exceptions=True)
-
-    def _advertised_url(self) -> str:
-        """Return the URL at which other machines reach this proxy."""
-        return self.url.replace("//0.0.0.0:", f"//{socket.getfqdn()}:").replace("//[::]:", f"//{socket.getfqdn()}:")
 
     @contextlib.asynccontextmanager
     async def _serving(self, app: ASGIApp) -> AsyncIterator[asyncio.Future[None]]:
@@ -225,8 +224,18 @@ class _Proxy:
             plane.failed.result()
 
 
+def advertised_url(url: str) -> str:
+    """Return the URL at which other machines reach a proxy's admin port."""
+    return url.replace("//0.0.0.0:", f"//{socket.getfqdn()}:").replace("//[::]:", f"//{socket.getfqdn()}:")
+
+
 def _make_plane(
-    settings: ServeSettings, repository: Repository, url: str, token_file: Path | None, leading: Leading | None
+    settings: ServeSettings,
+    repository: Repository,
+    url: str,
+    token_file: Path | None,
+    leading: Leading | None,
+    agents_token: str | None,
 ) -> Plane:
     # Hosts run on this machine: if the proxy listens on all addresses, they reach it at the loopback address.
     here = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
@@ -245,9 +254,18 @@ def _make_plane(
         settings.model_settings,
         single,
         base_settings,
-        settings.engine == "agents",
+        settings.engine != "local",
         leading,
+        _replicas(settings, url, agents_token),
     )
+
+
+def _replicas(settings: ServeSettings, url: str, token: str | None) -> tuple[Driver, ReplicaOptions, Scale] | None:
+    """Return the engine that places replicas, how they are started, and how many."""
+    if settings.engine != "ray":
+        return None
+    driver = Driver(_RAY_DRIVER, {"address": settings.ray_address, "namespace": settings.ray_namespace})
+    return driver, settings.replica_options(advertised_url(url), token), FixedScale(settings.replicas)
 
 
 def _make_server(settings: ServeSettings, app: ASGIApp) -> Server:
@@ -255,7 +273,7 @@ def _make_server(settings: ServeSettings, app: ASGIApp) -> Server:
     return Server(
         uvicorn.Config(
             app,
-            http=limited_protocol(most_connections(_MOST_AGENTS if settings.engine == "agents" else _MOST_CONNECTIONS)),
+            http=limited_protocol(most_connections(_MOST_AGENTS if settings.engine != "local" else _MOST_CONNECTIONS)),
             log_config=None,
             access_log=False,
             lifespan="off",

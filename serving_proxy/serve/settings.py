@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,17 @@ from serving_proxy.host.options import check_options
 from serving_proxy.hosts.command import NAMED_OPTIONS, LaunchOptions
 from serving_proxy.leadership.leases import check_lease
 from serving_proxy.leadership.shared_store import SharedFolder, open_shared_store
+from serving_proxy.replicas.loop import ReplicaOptions
+from serving_proxy.replicas.records import RAY_MISSING
 from serving_proxy.serve.options import ServeOptions
 from serving_proxy.sources.batching_parameters import BatchingParameters, parse_batching
 from serving_proxy.sources.models_config import single_model
 from serving_proxy.system.cpus import parse_cpus
 from serving_proxy.system.files import read_regular
+from serving_proxy.version import version
 
+_FILES = ("tls_cert", "tls_key", "client_ca", "admin_tls_cert", "admin_tls_key", "agent_token_file", "agent_ca_file")
+_OF_RAY = {"ray_address", "ray_namespace", "replicas", "replica_cores", "replica_memory_mb", "replica_folder"}
 _MOST_BATCHING_BYTES = 1024 * 1024
 
 
@@ -65,7 +72,7 @@ class ServeSettings(ServeOptions, BaseSettings):
                 f"{asked}: with TLS on --admin-address {self.admin_address}, which hosts do not trust, "
                 "expected an admin address of this machine"
             )
-        for name in ("tls_cert", "tls_key", "client_ca", "admin_tls_cert", "admin_tls_key", "agent_token_file"):
+        for name in _FILES:
             file = getattr(self, name)
             if file is not None and not file.is_file():
                 raise InvalidError(f"--{name.replace('_', '-')} {file}: not there, expected a file")
@@ -96,6 +103,8 @@ class ServeSettings(ServeOptions, BaseSettings):
             check_lease(self.lease)
             if self.shared_store is None:
                 raise InvalidError(f"--lease {self.lease}: expected --shared-store with it")
+        if self.engine != "ray":
+            self._check_no_replicas()
         if self.engine == "local":
             if self.agent_token_file is not None:
                 raise InvalidError(f"--agent-token-file {self.agent_token_file}: expected --engine agents with it")
@@ -112,6 +121,29 @@ class ServeSettings(ServeOptions, BaseSettings):
             raise InvalidError(f"--cores {self.cores}: divides the cores of this machine, expected no --engine agents")
         if self.admin_auth == "none" and self.agent_token_file is not None:
             raise InvalidError("--admin-auth none: with --agent-token-file, expected one of them")
+        if self.engine == "ray":
+            self._check_ray()
+
+    def _check_no_replicas(self) -> None:
+        for name in sorted((_OF_RAY | {"agent_ca_file"}) & self.model_fields_set):
+            flag = "--" + name.replace("_", "-")
+            raise InvalidError(f"{flag} {getattr(self, name)}: with --engine {self.engine}, expected --engine ray")
+
+    def _check_ray(self) -> None:
+        """Check that no option contradicts --engine ray, and that Ray is installed."""
+        if self.host == "none":
+            raise InvalidError("--host none: with --engine ray, expected python or go")
+        if self.host_processes != 1:
+            raise InvalidError(
+                f"--host-processes {self.host_processes}: with --engine ray, expected --replicas or --replica-cores"
+            )
+        if self.cpus is not None:
+            raise InvalidError(f"--cpus {self.cpus}: CPUs of this machine, expected --replica-cores with --engine ray")
+        asked = {"--allow-reload-rpc": self.allow_reload_rpc, "--allow-model-control": self.allow_model_control}
+        for name in (name for name, on in asked.items() if on):
+            raise InvalidError(f"{name}: forwarded to the proxy of this machine, expected no --engine ray")
+        if importlib.util.find_spec("ray") is None:
+            raise InvalidError(RAY_MISSING)
 
     def _shared_files(self) -> Path | None:
         """Return the folder of files that proxies share; None: there is none, and each has its own."""
@@ -191,7 +223,7 @@ class ServeSettings(ServeOptions, BaseSettings):
             return None if path is None else path.resolve()
 
         return LaunchOptions(
-            kind="none" if self.engine == "agents" else self.host,
+            kind="none" if self.engine in {"agents", "ray"} else self.host,
             processes=self.host_processes,
             address=self.address,
             grpc_port=self.grpc_port,
@@ -210,3 +242,29 @@ class ServeSettings(ServeOptions, BaseSettings):
             admin_url=admin_url,
             token_file=absolute(token_file),
         )
+
+    def replica_options(self, url: str, token: str | None) -> ReplicaOptions:
+        """Return the options with which replicas are started.
+
+        Parameters
+        ----------
+        url : str
+            The admin port, as nodes reach it.
+        token : str or None
+            The token of agents.
+        """
+        launch = replace(self.host_options("", None), kind=self.host)
+        # Without an address, hosts listen at that of their node.
+        address = self.address if "address" in self.model_fields_set else ""
+        host = {**asdict(replace(launch, address=address)), "token_file": None}
+        spec = {
+            "release": version(),
+            "namespace": self.ray_namespace,
+            "folder": None if self.replica_folder is None else str(self.replica_folder.absolute()),
+            "cores": self.replica_cores,
+            "memory_mb": self.replica_memory_mb,
+            "model_cache_mb": self.model_cache_mb,
+            "host": {name: str(value) if isinstance(value, Path) else value for name, value in host.items()},
+        }
+        ca = None if self.agent_ca_file is None else self.agent_ca_file.read_text(encoding="ascii")
+        return ReplicaOptions(spec, {"servers": [url], "token": token, "ca": ca}, self.drain_timeout)

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from serving_proxy.cli.app import app, load_commands
+from serving_proxy.errors import InvalidError
 from serving_proxy.serve.settings import ServeSettings
 
 
@@ -63,6 +64,21 @@ def refused(*words: str) -> str:
             ],
             "--allow-reload-rpc: with TLS on --admin-address 0.0.0.0, which hosts do not trust, expected",
         ),
+        (["--replicas", "2"], "--replicas 2: with --engine local, expected --engine ray"),
+        (["--engine", "agents", "--ray-address", "a:1"], "--ray-address a:1: with --engine agents, expected --engine"),
+        (
+            ["--engine", "ray", "--host", "go", "--cpus", "0"],
+            "--cpus 0: CPUs of this machine, expected --replica-cores",
+        ),
+        (["--engine", "ray", "--host", "none"], "--host none: with --engine ray, expected python or go"),
+        (
+            ["--engine", "ray", "--host", "go", "--host-processes", "2"],
+            "--host-processes 2: with --engine ray, expected",
+        ),
+        (
+            ["--engine", "ray", "--host", "go", "--allow-reload-rpc"],
+            "--allow-reload-rpc: forwarded to the proxy of this",
+        ),
         (
             ["--admin-address", "192.0.2.1", "--admin-tls-cert", "TOKEN", "--admin-tls-key", "TOKEN"],
             "--admin-port 192.0.2.1:8502: ",
@@ -75,6 +91,13 @@ def test_wrong_settings_are_one_line(tmp_path: Path, words: list[str], said: str
     state = ["--state-dir", str(tmp_path / "state")] if words else []
     host = [] if "--host" in words else ["--host", "none"]
     assert refused(*state, *host, *words).startswith(f"error: {said}")
+
+
+def test_ray_is_needed_for_its_engine_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InvalidError, match=r"pip install 'recprocessor\[ray\]'"):
+        ServeSettings(state_dir=tmp_path, engine="ray").check()
+    ServeSettings(state_dir=tmp_path, host="none").check()
 
 
 def test_a_state_directory_that_cannot_be_made(tmp_path: Path) -> None:

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep the wanted number of replicas running, while this proxy leads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from serving_proxy.errors import InvalidError, ProxyError
+from serving_proxy.replicas.decide import Action, decide
+from serving_proxy.replicas.driver import Driver
+from serving_proxy.replicas.records import ClusterSeen, read_cluster
+from serving_proxy.replicas.views import ReplicasView, replicas_view
+
+log = logging.getLogger("serving_proxy.replicas")
+
+_PERIOD_S = 1.0
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 2.0, 60.0
+
+
+class Scale(Protocol):
+    """Says how many replicas are wanted."""
+
+    def wanted(self) -> tuple[int, str]:
+        """Return the number, and the reason."""
+
+
+@dataclass(frozen=True)
+class FixedScale:
+    """The number that the operator has given."""
+
+    count: int
+
+    def wanted(self) -> tuple[int, str]:
+        """Return the number, and the reason."""
+        return self.count, "--replicas"
+
+
+@dataclass(frozen=True)
+class ReplicaOptions:
+    """How replicas are started.
+
+    Attributes
+    ----------
+    spec : mapping
+        What a replica is; those with another one are replaced.
+    access : mapping
+        How it reaches the proxy; those with another one are told. Contains the token, so it has no place in a view.
+    drain_s : float [s]
+        How long a host may take to finish its requests.
+    asks : bool
+        Ask the autoscaler for the room that the replicas need.
+    """
+
+    spec: Mapping[str, Any]
+    access: Mapping[str, Any] = field(repr=False)
+    drain_s: float
+    asks: bool = False
+
+    @property
+    def identity(self) -> str:
+        """Return what specifications are compared by."""
+        return hashlib.sha256(json.dumps(self.spec, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def started_with(self) -> dict[str, Any]:
+        """Return the specification that an actor gets."""
+        return {**self.spec, "identity": self.identity}
+
+
+class Replicas:
+    """The replicas of a proxy.
+
+    Parameters
+    ----------
+    driver : Driver
+    options : ReplicaOptions
+    scale : Scale
+    note : callable
+        Records an event: kind, message.
+    leads : callable
+        Whether this proxy may change anything.
+    forget : callable
+        Called with the name of a replica that was removed.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        options: ReplicaOptions,
+        scale: Scale,
+        note: Callable[[str, str], None],
+        leads: Callable[[], bool],
+        forget: Callable[[str], None],
+    ) -> None:
+        self._driver, self._options, self._scale = driver, options, scale
+        self._note, self._leads, self._forget = note, leads, forget
+        self._cluster: ClusterSeen | None = None
+        self._fault: str | None = None
+        self._wanted = scale.wanted()
+        self._asked: int | None = None
+        self._noted: dict[str, str] = {}
+        self._nodes: dict[str, bool] = {}
+        # Replica: when it may be started again, and after how long the next time.
+        self._retries: dict[str, tuple[float, float]] = {}
+
+    def view(self) -> ReplicasView:
+        """Return the view."""
+        return replicas_view(*self._wanted, self._fault, self._options.identity, self._cluster)
+
+    async def run(self) -> None:
+        """Keep the replicas until the task is cancelled; they go on then.
+
+        Raises
+        ------
+        InvalidError
+            Ray is not installed.
+        """
+        try:
+            while True:
+                try:
+                    await self.step()
+                    self._note_fault(None)
+                except InvalidError:
+                    raise
+                except ProxyError as error:
+                    self._note_fault(str(error))
+                await asyncio.sleep(_PERIOD_S)
+        finally:
+            # The event loop may be about to end.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(self._driver.close())
+
+    async def step(self) -> None:
+        """Look at the cluster once, and do what follows."""
+        cluster = read_cluster(await self._driver.call("look"))
+        self._cluster = cluster
+        self._wanted = self._scale.wanted()
+        self._note_changes(cluster)
+        if not self._leads():
+            return
+        count = self._wanted[0]
+        if self._options.asks and count != self._asked:
+            await self._driver.call("request", count=count, cores=self._options.spec["cores"])
+            self._asked = count
+        servers = tuple(self._options.access["servers"])
+        for replica in cluster.replicas:
+            if replica.answers and replica.servers != servers:
+                await self._driver.call("follow", name=replica.name, access=self._options.access)
+        for action in decide(count, self._options.identity, cluster, self._options.drain_s):
+            await self._do(action, cluster)
+
+    async def _do(self, action: Action, cluster: ClusterSeen) -> None:
+        name = action.name
+        if action.kind == "create":
+            if not self._may_start(name, cluster.faults.get(name)):
+                return
+            await self._driver.call("create", name=name, spec=self._options.started_with, access=self._options.access)
+            self._note("replica", f"{name}: started")
+            return
+        await self._driver.call(action.kind, name=name)
+        if action.kind == "remove":
+            self._retries.pop(name, None)
+            self._forget(name)
+        done = {"drain": "drains", "remove": "removed", "restart": "started again"}[action.kind]
+        self._note("replica", f"{name}: {done}, {action.reason}")
+
+    def _may_start(self, name: str, fault: str | None) -> bool:
+        """Return whether a replica may be started now: one whose actor has failed waits longer each time."""
+        now = time.monotonic()
+        at, delay = self._retries.get(name, (0.0, _FIRST_RETRY_S))
+        if fault is not None and at == 0.0:
+            self._retries[name] = now + delay, min(2 * delay, _LONGEST_RETRY_S)
+            self._note("replica", f"{name}: {fault}; started again in {delay:g} s")
+            return False
+        if now < at:
+            return False
+        if fault is not None:
+            self._retries[name] = 0.0, delay
+        return True
+
+    def _note_changes(self, cluster: ClusterSeen) -> None:
+        """Record nodes that come and go, and what is wrong with replicas."""
+        nodes = {node.address: node.drains for node in cluster.nodes}
+        for address in nodes.keys() - self._nodes.keys():
+            self._note("node", f"{address}: there")
+        for address in self._nodes.keys() - nodes.keys():
+            self._note("node", f"{address}: gone")
+        for address, drains in nodes.items():
+            if drains and not self._nodes.get(address, False):
+                self._note("node", f"{address}: Ray takes it away, its replicas are replaced")
+        self._nodes = nodes
+        notes = {replica.name: replica.note for replica in cluster.replicas if replica.note}
+        for name, note in notes.items():
+            if self._noted.get(name) != note:
+                self._note("replica", f"{name}: {note}")
+        self._noted = notes
+
+    def _note_fault(self, fault: str | None) -> None:
+        if fault != self._fault:
+            self._note("engine", f"{fault}; replicas keep serving" if fault else "Ray answers again")
+        self._fault = fault

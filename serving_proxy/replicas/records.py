@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the proxy knows of nodes and of the replicas on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+PREFIX = "replica-"
+RAY_MISSING = "--engine ray: Ray is not installed, expected `pip install 'recprocessor[ray]'`"
+
+
+@dataclass(frozen=True)
+class NodeSeen:
+    """A node of the cluster.
+
+    Attributes
+    ----------
+    id, address : str
+    cpus : float
+        Number of CPUs that the engine gives out there.
+    drains : bool
+        The engine takes the node away.
+    left_s : float [s] or None
+        Time until it does; None: without a deadline, or it does not.
+    """
+
+    id: str
+    address: str
+    cpus: float
+    drains: bool = False
+    left_s: float | None = None
+
+
+@dataclass(frozen=True)
+class ReplicaSeen:
+    """A replica: an actor with an agent and a host.
+
+    Attributes
+    ----------
+    name : str
+    answers : bool
+        It has answered lately; otherwise it waits for a node, is being started again, or hangs.
+    silent_s : float [s]
+        How long it has not answered.
+    node, address, pid : str, str, int
+        Where it runs.
+    spec : str
+        The specification that it was started with.
+    servers : tuple of str
+        The proxies that it follows.
+    state : str
+        State of its host: `starting`, `loading`, `warming`, `ready`, `draining`, `stopped` or `failed`.
+    drains, drained : bool
+        It is to end; its host has ended.
+    cores : str
+        CPUs of its host, such as `0-1`; "": all.
+    restarts : int
+        How often its host was started again.
+    note : str
+        What is wrong.
+    """
+
+    name: str
+    answers: bool = False
+    silent_s: float = 0.0
+    node: str = ""
+    address: str = ""
+    pid: int = 0
+    spec: str = ""
+    servers: tuple[str, ...] = ()
+    state: str = "starting"
+    drains: bool = False
+    drained: bool = False
+    cores: str = ""
+    restarts: int = 0
+    note: str = ""
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether its host serves."""
+        return self.answers and self.state == "ready" and not self.drains
+
+    @property
+    def number(self) -> int:
+        """Return the number in its name."""
+        return int(self.name.removeprefix(PREFIX))
+
+
+@dataclass(frozen=True)
+class ClusterSeen:
+    """The cluster as it was seen last.
+
+    Attributes
+    ----------
+    nodes : tuple of NodeSeen
+        Those that are alive.
+    replicas : tuple of ReplicaSeen
+    faults : mapping of str to str
+        Replica: why its actor has died for good.
+    """
+
+    nodes: tuple[NodeSeen, ...]
+    replicas: tuple[ReplicaSeen, ...]
+    faults: Mapping[str, str]
+
+
+def read_cluster(found: Mapping[str, Any]) -> ClusterSeen:
+    """Return the cluster that the driver has told of."""
+    replicas = [
+        ReplicaSeen(**{**replica, "servers": tuple(replica.get("servers", ()))}) for replica in found["replicas"]
+    ]
+    return ClusterSeen(
+        tuple(NodeSeen(**node) for node in found["nodes"]),
+        tuple(sorted(replicas, key=lambda replica: replica.number)),
+        dict(found["faults"]),
+    )

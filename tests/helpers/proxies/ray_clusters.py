@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clusters of Ray on this machine: each node has a loopback address of its own, and CPUs that are only counts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from helpers.proxies.proxy_runs import environment_of_checkout
+
+_STORE_BYTES = 80 * 1024 * 1024
+
+
+class RayCluster:
+    """A cluster with a head node without CPUs, and further nodes."""
+
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        self._last = 1
+        # In the usual folder it would replace the address of a cluster that a user runs. Sockets need a short path.
+        self._folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+        arguments = self._arguments(0)
+        arguments["include_dashboard"] = False
+        self._cluster = Cluster(initialize_head=True, head_node_args=arguments)
+
+    @property
+    def address(self) -> str:
+        """Return the address of the head node."""
+        return str(self._cluster.address)
+
+    def add_node(self, cpus: int) -> Any:
+        """Start a node, and wait until the cluster has it."""
+        return self._cluster.add_node(**self._arguments(cpus))
+
+    def kill_node(self, node: Any) -> None:
+        """Kill the processes of a node, as if its machine had failed."""
+        self._cluster.remove_node(node, allow_graceful=False)
+
+    def shutdown(self) -> None:
+        """End all nodes."""
+        self._cluster.shutdown()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _arguments(self, cpus: int) -> dict[str, Any]:
+        # 127.0.0.1 would be replaced by an address that other machines can reach.
+        self._last += 1
+        address = f"127.0.0.{self._last}"
+        arguments = {"num_cpus": cpus, "object_store_memory": _STORE_BYTES, "node_ip_address": address}
+        return {**arguments, "temp_dir": self._folder}
+
+
+@contextlib.contextmanager
+def ray_cluster() -> Iterator[RayCluster]:
+    """Run a cluster whose actors import the packages of this checkout."""
+    set_here = {
+        "PYTHONPATH": environment_of_checkout()["PYTHONPATH"],
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # By default actors, and what they start, have a low priority.
+        "RAY_worker_niceness": "0",
+        # Dead nodes are noticed after 3 s instead of 15 s.
+        "RAY_health_check_period_ms": "1000",
+        "RAY_health_check_timeout_ms": "1000",
+        "RAY_health_check_failure_threshold": "3",
+    }
+    before = {name: os.environ.get(name) for name in set_here}
+    os.environ |= set_here
+    cluster = None
+    try:
+        cluster = RayCluster()
+        yield cluster
+    finally:
+        if cluster is not None:
+            cluster.shutdown()
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
