@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from cost_model.errors import MachineError
 from serving_proxy.agent.artifacts import Artifacts
+from serving_proxy.agent.cores import DividedCores, divide, machine_of, with_cores
 from serving_proxy.agent.desired import LocalDesired
 from serving_proxy.agent.fetches import Fetches
 from serving_proxy.agent.link import Link
@@ -51,6 +55,8 @@ class Agent:
         Why the state of the proxy is refused.
     fault : str or None
         Why no proxy is followed at the moment.
+    cores_fault : str
+        Why versions do not have the cores of the placement; "": they have.
     """
 
     def __init__(
@@ -66,6 +72,8 @@ class Agent:
         self.applied = (0, 0)
         self.refused: str | None = None
         self.fault: str | None = None
+        self.cores_fault = ""
+        self._cpus = frozenset(os.sched_getaffinity(0))
         self._link = link
         self._timelines = timelines
         self._desired = LocalDesired(state_dir)
@@ -121,6 +129,12 @@ class Agent:
         self._wake.set()
         return True
 
+    def see_cpus(self, cpus: frozenset[int]) -> None:
+        """Divide the CPUs that hosts report, which may be others than those of the agent."""
+        if cpus and cpus != self._cpus:
+            self._cpus = cpus
+            self._wake.set()
+
     async def apply(self) -> None:
         """Write what the hosts are to serve, until the task is cancelled."""
         self._wake.set()
@@ -141,6 +155,7 @@ class Agent:
         self.fetches.want(wanted)
         desired = state.desired if self._timelines is None else self._timelines.localize(state.desired)
         body = localize(desired, self.memory.paths, self._desired.body)
+        body = self._divided(body, state)
         is_complete = not self.fetches.running and body["models"].keys() == state.desired["models"].keys()
         if self._desired.body is None and not is_complete:
             # Hosts are ready once they have loaded their first state, so it must be complete.
@@ -157,6 +172,20 @@ class Agent:
             log.info("desired.json written", extra={"generation": state.generation})
         self.applied = state.order
         self.changed.set()
+
+    def _divided(self, body: dict[str, Any], state: MachineState) -> dict[str, Any]:
+        """Return what hosts are to serve, with the CPUs of each version if the proxy has placed cores."""
+        divided = DividedCores({})
+        if state.cores:
+            try:
+                divided = divide(state.cores, list(wanted_files(body)), machine_of(self._cpus))
+            except MachineError as error:
+                divided = DividedCores({}, str(error))
+        if divided.fault != self.cores_fault:
+            self.cores_fault = divided.fault
+            log.warning("cores: %s", divided.fault or "as placed")
+        # Also without placed cores: those of an earlier placement end.
+        return with_cores(body, state.desired, divided.cpus, len(self._cpus))
 
     def _note_fault(self, fault: str | None) -> None:
         if fault == self.fault:

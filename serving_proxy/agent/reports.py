@@ -20,6 +20,7 @@ from serving_proxy.errors import ProxyError
 from serving_proxy.records.agents import AgentReport, HostReport
 from serving_proxy.records.hosts import HUNG, HostSeen
 from serving_proxy.state_dir.actual import ActualFiles
+from serving_proxy.system.cpus import read_cpus
 from serving_proxy.system.files import read_regular
 from serving_proxy.version import version
 
@@ -102,9 +103,10 @@ class Reporter:
                 hosts.append(seen)
                 stamps[seen.name] = stamp
         agent = self._agent
+        agent.see_cpus(frozenset().union(*(read_cpus(seen.cpus) for seen in hosts if seen.alive)))
         urgent = {seen.name: (seen.alive, seen.state == HUNG) for seen in hosts}
         fetches = (agent.fetches.failed, sorted(agent.fetches.running))
-        return hosts, stamps, (urgent, agent.applied, agent.memory.order, agent.refused, fetches)
+        return hosts, stamps, (urgent, agent.applied, agent.memory.order, agent.refused, agent.cores_fault, fetches)
 
     def _report(
         self, hosts: Iterable[HostSeen], stamps: Mapping[str, tuple[int, ...]], with_stats: bool
@@ -122,6 +124,7 @@ class Reporter:
             highest_term=highest[0],
             highest_generation=highest[1],
             refused=agent.refused,
+            cores_fault=agent.cores_fault,
             fetching=agent.fetches.running,
             failed=agent.fetches.failed,
             hosts={

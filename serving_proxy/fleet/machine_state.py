@@ -35,6 +35,27 @@ def state_of(desired: Mapping[str, Any], machine: str) -> Json:
     return {**desired, "models": models}
 
 
+def cores_of(desired: Mapping[str, Any], machine: str) -> Json:
+    """Return the cores of the versions that are placed on a machine, by `model/version`.
+
+    A version without an entry shares the cores of the model's largest entry there.
+    """
+    found = {}
+    for name, model in desired.get("models", {}).items():
+        placed = model.get("annotations", {}).get(PLACEMENT)
+        if placed is None or machine not in placed["on"]:
+            continue
+        replicas = [replica for replica in placed["record"]["replicas"] if replica["machine"] == machine]
+        by_version = {replica.get("version"): replica for replica in replicas}
+        largest = max(replicas, key=lambda replica: replica.get("cores", 0), default=None)
+        for number in placed["on"][machine]:
+            replica = by_version.get(number) or by_version.get(None) or largest
+            if replica is not None and replica.get("cores"):
+                cores = {"cores": replica["cores"], "core_list": replica.get("core_list", "")}
+                found[f"{name}/{number}"] = cores
+    return found
+
+
 def _with_versions(model: Mapping[str, Any], numbers: Collection[int]) -> Json:
     """Return a model with some of its versions, and without its placement, which other machines need not know."""
     there = set(numbers)

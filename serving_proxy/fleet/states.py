@@ -8,9 +8,10 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from serving_proxy.deploy.control import Control
-from serving_proxy.fleet.machine_state import has_placement, state_of
+from serving_proxy.fleet.machine_state import cores_of, has_placement, state_of
 
 # A wait notices within this time that the proxy ends or no longer leads.
 _LOOK_S = 1.0
@@ -98,6 +99,8 @@ class MachineStates:
         key = machine if self._differ else ""
         if key not in self._texts:
             desired = state_of(body, machine) if self._differ else body
-            state = {"term": order[0], "generation": order[1], "desired": desired}
+            state: dict[str, Any] = {"term": order[0], "generation": order[1], "desired": desired}
+            if self._differ and self._control.options.placed_cores:
+                state["cores"] = cores_of(body, machine)
             self._texts[key] = json.dumps(state, allow_nan=False).encode()
         return self._texts[key]

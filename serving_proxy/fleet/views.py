@@ -58,6 +58,8 @@ def _view(machines: Machines, machine: Machine, order: tuple[int, int]) -> Fleet
         state, reason = "fetching", "; ".join(f"{name}: {how}" for name, how in sorted(report.fetching.items()))
     elif (report.term, report.generation) != order:
         state = "behind"
+    elif report.cores_fault:
+        reason = f"cores: {report.cores_fault}"
     return FleetMachineView(
         name=machine.name,
         state=state,

@@ -55,6 +55,21 @@ class HostReport(_Message):
     counted_at: float = 0.0
 
 
+class PlacedCores(_Message):
+    """The cores of a version on a machine.
+
+    Attributes
+    ----------
+    cores : int
+        Number of physical cores.
+    core_list : str
+        Which: ranges of indices into the machine's cores in the order of NUMA nodes and CPUs.
+    """
+
+    cores: int = Field(ge=0)
+    core_list: str = ""
+
+
 class AgentReport(_Message):
     """The actual state of a machine.
 
@@ -75,6 +90,8 @@ class AgentReport(_Message):
         The newest state that the agent has accepted; it refuses older ones.
     refused : str or None
         Why it refuses the state of the proxy.
+    cores_fault : str
+        Why versions do not have the cores of the placement; "": they have.
     fetching : dict of str to str
         `model/version`: how far the transfer of its files is.
     failed : dict of str to str
@@ -92,6 +109,7 @@ class AgentReport(_Message):
     highest_term: int = Field(default=0, ge=0, le=_MOST_NUMBER)
     highest_generation: int = Field(default=0, ge=0, le=_MOST_NUMBER)
     refused: str | None = None
+    cores_fault: str = Field(default="", max_length=1000)
     fetching: dict[str, str] = Field(default_factory=dict)
     failed: dict[str, str] = Field(default_factory=dict)
     hosts: dict[str, HostReport] = Field(default_factory=dict, max_length=256)
@@ -138,11 +156,14 @@ class MachineState(_Message):
         Grows with every change.
     desired : dict
         `desired.json` without its generation, with the paths that the proxy knows.
+    cores : dict of str to PlacedCores
+        By `model/version`; empty: cores are not divided.
     """
 
     term: int = Field(ge=0, le=_MOST_NUMBER)
     generation: int = Field(ge=0, le=_MOST_NUMBER)
     desired: dict[str, Any]
+    cores: dict[str, PlacedCores] = Field(default_factory=dict)
 
     @field_validator("desired")
     @classmethod

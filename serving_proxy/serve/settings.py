@@ -117,8 +117,8 @@ class ServeSettings(ServeOptions, BaseSettings):
             raise InvalidError(
                 f"--shared-store {self.shared_store}: a bucket, expected --model-store for the models that proxies make"
             )
-        if self.cores != "off":
-            raise InvalidError(f"--cores {self.cores}: divides the cores of this machine, expected no --engine agents")
+        if self.cores == "control":
+            raise InvalidError("--cores control: moves the cores of this machine, expected off or plan with agents")
         if self.admin_auth == "none" and self.agent_token_file is not None:
             raise InvalidError("--admin-auth none: with --agent-token-file, expected one of them")
         if self.engine == "ray":
@@ -203,9 +203,10 @@ class ServeSettings(ServeOptions, BaseSettings):
                 memory_limit_bytes=self.memory_limit_mb * 1_000_000,
                 maintenance_cpus=self.maintenance_cpus,
                 load_timeout_seconds=self.load_timeout,
-                divided_cpus=0 if self.cores == "off" else len(cpus),
+                divided_cpus=0 if self.cores == "off" or self.engine == "agents" else len(cpus),
             ),
-            cores=self.cores,
+            cores="off" if self.engine == "agents" else self.cores,
+            placed_cores=self.engine == "agents" and self.cores == "plan",
             cpus=frozenset(cpus),
             allowed_ops=check_allowed(self.allow_op),
             files_dir=self._shared_files(),

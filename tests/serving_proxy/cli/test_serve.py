@@ -36,6 +36,7 @@ def refused(*words: str) -> str:
         (["--cpus", "60000"], "--cpus: CPUs 60000, expected some of "),
         (["--model-root", "/gone"], "--model-root /gone: not there, expected a folder"),
         (["--tls-cert", "/gone"], "--tls-cert, --tls-key: one of them, expected both or none"),
+        (["--engine", "agents", "--cores", "control"], "--cores control: moves the cores of this machine, expected"),
         (["--client-ca", "/gone"], "--client-ca: without --tls-cert, expected both"),
         (["--token-file", "/gone"], "--token-file /gone: "),
         (

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from helpers.proxies.lifecycle_records import deployed, settled
 from serving_proxy.deploy.desired_state import HostSettings, render
-from serving_proxy.fleet.machine_state import has_placement, state_of
+from serving_proxy.fleet.machine_state import cores_of, has_placement, state_of
 from serving_proxy.records.placement import ModelPlacement, Placement, Replica
 
 
@@ -23,3 +23,18 @@ def test_machine_gets_the_versions_that_are_placed_there() -> None:
     assert list(found["a"]["models"][model.name]["versions"]) == ["3", "4"]
     assert found["b"]["models"][model.name] == plain["models"][model.name]
     assert found["a"]["models"]["other"] == plain["models"]["other"]
+
+
+def test_versions_without_an_entry_share_the_cores_of_their_model() -> None:
+    model = settled(deployed(settled(deployed(settled(deployed(None, 3)), 4, traffic=1000)), 5))
+    third, fourth = Replica(machine="a", version=3, cores=4, core_list="0-3"), Replica(machine="a", version=4, cores=1)
+    other = Replica(machine="b", cores=2, core_list="5,7")
+    placed = ModelPlacement(replicas=(third, fourth, other, Replica(machine="c")), leaving={3: ("d",)})
+    body = render({model.name: model}, HostSettings(), Placement(models={model.name: placed}))
+    name, large = model.name, {"cores": 4, "core_list": "0-3"}
+    assert cores_of(body, "a") == {f"{name}/3": large, f"{name}/4": {"cores": 1, "core_list": ""}}
+    assert cores_of(body, "b") == {f"{name}/{n}": {"cores": 2, "core_list": "5,7"} for n in (3, 4, 5)}
+    assert cores_of(body, "c") == cores_of(body, "d") == cores_of(body, "e") == {}
+    placed = ModelPlacement(replicas=(third,))
+    body = render({model.name: model}, HostSettings(), Placement(models={model.name: placed}))
+    assert cores_of(body, "a") == {f"{name}/{n}": large for n in (3, 4, 5)}

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -17,12 +19,14 @@ from load_tests.fleet.machine import FleetMachine
 from load_tests.fleet.setup import FleetProxy, make_certificates, wait_until
 from load_tests.workloads import ensure_model
 from serving_proxy import Client
+from serving_proxy.agent.cores import machine_of
+from serving_proxy.system.cpus import read_cpus
 
 pytestmark = pytest.mark.long
 
 _METHOD = "/tensorflow.serving.PredictionService/Predict"
-_READ_S = 0.5
-_HANDOVER_S = 5.0
+_READ_S = 2.0
+_HANDOVER_S = 10.0
 
 
 class ListClients:
@@ -76,13 +80,14 @@ class ListClients:
 
 
 def _placement(*machines: str) -> dict[str, object]:
-    replicas = [{"name": "tiny", "model": "tiny", "version": None, "machine": machine} for machine in machines]
+    entry = {"name": "tiny", "model": "tiny", "version": None, "cores": 1, "core_list": "0"}
+    replicas = [{**entry, "machine": machine} for machine in machines]
     return {"schema": "placement/1", "replicas": replicas}
 
 
 def test_no_request_is_lost_while_a_model_moves(tmp_path: Path) -> None:
     make_certificates(tmp_path)
-    with FleetProxy(tmp_path) as proxy:
+    with FleetProxy(tmp_path, options=["--cores", "plan"]) as proxy:
         machines = [FleetMachine(tmp_path, f"machine-{number}", proxy) for number in range(3)]
         try:
             proxy.client.apply_placement(_placement("machine-0", "machine-1"), _HANDOVER_S)
@@ -102,6 +107,9 @@ def test_no_request_is_lost_while_a_model_moves(tmp_path: Path) -> None:
                 wait_until(lambda: clients.statuses.total() > before + 100)
             assert set(clients.statuses) == {"OK"}, clients.statuses
             assert clients.used == {machine.address for machine in machines}
+            first = machine_of(os.sched_getaffinity(0)).cores[0].cpus
+            given = [host["cpuset"] for version in _versions(proxy) for host in version["hosts"].values()]
+            assert [read_cpus(cpus) for cpus in given] == [set(first)] * 2
             with grpc.insecure_channel(machines[0].address) as channel, pytest.raises(grpc.RpcError) as refused:
                 channel.unary_unary(_METHOD)(predict_request(), timeout=20.0)
             assert refused.value.code() == grpc.StatusCode.NOT_FOUND
@@ -111,5 +119,9 @@ def test_no_request_is_lost_while_a_model_moves(tmp_path: Path) -> None:
 
 
 def _has_model(proxy: FleetProxy, machine: str) -> bool:
-    versions = proxy.client.versions("tiny")["versions"]
-    return any(host.startswith(f"{machine}/") for version in versions for host in version["hosts"])
+    return any(host.startswith(f"{machine}/") for version in _versions(proxy) for host in version["hosts"])
+
+
+def _versions(proxy: FleetProxy) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = proxy.client.versions("tiny")["versions"]
+    return found
