@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema, 
 from pydantic.json_schema import GenerateJsonSchema
 
 from cost_model.fleet.report import PlacementReport
+from cost_model.fleet.simulation_report import FleetSimulationReport
 from cost_model.planning.report import PlanReport
 from graph_tools.json_data import members
 from graph_tools.report.compress import CompressReport
@@ -48,6 +49,7 @@ DOCUMENTS = {
     "delta_truncate_report": (DeltaTruncateReport, "What `graph-tools delta truncate` withdrew"),
     "delta_write_report": (DeltaWriteReport, "What `graph-tools delta make` or `compact` wrote"),
     "diff_report": (DiffReport, "What `graph-tools diff` found"),
+    "fleet_simulation": (FleetSimulationReport, "What `cost-model simulate --machines` found"),
     "fuse_report": (FuseReport, "What `graph-tools fuse` or `optimize` did"),
     "inspect_report": (InspectReport, "What `graph-tools inspect` found"),
     "manifest": (

@@ -60,6 +60,14 @@ FleetFile = Annotated[
     Path | None,
     typer.Option("--machines", metavar="FLEET.yaml", help="Simulate the models on these machines; see `place`."),
 ]
+PlacementFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--placement",
+        metavar="PLACEMENT.json",
+        help="With --machines: placement of `place --json` to simulate; by default the models are placed.",
+    ),
+]
 MtbfDays = Annotated[float, typer.Option(help="With --machines: mean days between failures of one.", min=0.001)]
 RolloutMachines = Annotated[
     int, typer.Option(help="With --machines: machines that a rollout restarts at a time; 0: none.", min=0)
@@ -94,6 +102,7 @@ def simulate_command(
     any_cpu: AnyCpu = False,
     machine_file: MachineFile = None,
     machines: FleetFile = None,
+    placement: PlacementFile = None,
     mtbf_days: MtbfDays = 30.0,
     rollout_machines: RolloutMachines = 0,
     plot: Picture = None,
@@ -121,8 +130,12 @@ def simulate_command(
             raise UsageError("--machines: found with --machine or --policy, expected it alone")
         workload = scaled_workload(replace(workload, total_qps=qps or workload.total_qps), minutes_scale)
         workload, coefficients = read_costs(workload, calibration, interference, interference_scale, any_cpu)
-        chosen = FleetOptions(machines, mtbf_days, rollout_machines, (seed or list(workload.seeds))[0], plot, as_json)
+        chosen = FleetOptions(
+            machines, placement, mtbf_days, rollout_machines, (seed or list(workload.seeds))[0], plot, as_json
+        )
         return run_fleet(workload, coefficients, chosen)
+    if placement is not None:
+        raise UsageError("--placement: found without --machines, expected both")
     policies = _possible_policies(workload, machine) if policy == "all" else [policy]
     workload = scaled_workload(workload, minutes_scale)
     workload, coefficients = read_costs(workload, calibration, interference, interference_scale, any_cpu)

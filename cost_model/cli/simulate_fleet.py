@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.markup import escape
 
+from cost_model.cli.app import print_json
 from cost_model.cli.render_plan import console, make_table
 from cost_model.errors import UsageError
 from cost_model.interference import Interference
@@ -27,6 +26,7 @@ class FleetOptions:
     """Contain the options of the command."""
 
     machines: Path
+    placement: Path | None
     mtbf_days: float
     rollout_machines: int
     seed: int
@@ -35,21 +35,28 @@ class FleetOptions:
 
 
 def run_fleet(workload: Workload, costs: Interference, options: FleetOptions) -> int:
-    """Place the models, simulate each kind of traffic, and print what was found; return the exit code.
+    """Place the models or read a placement, simulate each kind of traffic, and print what was found; return the exit
+    code.
 
     Raises
     ------
     UsageError
-        If there is no room for the models.
+        If there is no room for the models, or the file is not a placement of them.
     """
     from cost_model.fleet import load_fleet, make_problem, place
+    from cost_model.fleet.applied import read_placement
     from cost_model.fleet.course import Failures, simulate_fleet
     from cost_model.fleet.explain import reasons_of
     from cost_model.fleet.rollouts import GuardSettings, bad_version
+    from cost_model.fleet.simulation_report import simulation_report
     from cost_model.simulation.inputs import build_inputs, schedule
 
     rates = workload.qps_by_model()
-    made = place(make_problem(workload, load_fleet(options.machines), rates, costs))
+    fleet = load_fleet(options.machines)
+    if options.placement is None:
+        made = place(make_problem(workload, fleet, rates, costs))
+    else:
+        made = read_placement(options.placement, workload, fleet, rates, costs)
     if made.unplaced:
         _, missing = reasons_of(made)
         raise UsageError(f"{options.machines}: no room for {missing[0][0]}: {missing[0][1]}")
@@ -70,28 +77,12 @@ def run_fleet(workload: Workload, costs: Interference, options: FleetOptions) ->
 
         draw_fleet(results[0], versions, options.plot)
     if options.as_json:
-        data = {
-            "machines_used": int(made.packing.used.sum()),
-            "survive": made.problem.survival.kind,
-            "runs": [_run_json(result) for result in results],
-            "bad_versions": [asdict(version) for version in versions],
-        }
-        typer.echo(json.dumps(data, indent=2, allow_nan=False))
+        print_json(simulation_report(made, results, versions).to_json())
     else:
         for result in results:
             _render(result)
         _render_versions(versions)
     return 0
-
-
-def _run_json(result: Any) -> dict[str, Any]:
-    data = asdict(result)
-    data["models"] = [asdict(model) | {"met": model.met} for model in result.models]
-    if data["worst_loss"]["busiest"] == float("inf"):
-        data["worst_loss"]["busiest"] = None
-    for loss in data["losses"]:
-        loss["busiest"] = None if loss["busiest"] == float("inf") else loss["busiest"]
-    return data
 
 
 def _render(result: Any) -> None:

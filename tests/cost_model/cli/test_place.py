@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -11,7 +13,9 @@ from typer.testing import CliRunner, Result
 from cost_model.cli.app import app, load_verbs
 
 ROOT = Path(__file__).resolve().parents[3]
-SCHEMA = json.loads((ROOT / "docs" / "schemas" / "placement.schema.json").read_text(encoding="utf-8"))
+SCHEMAS = ROOT / "docs" / "schemas"
+SCHEMA = json.loads((SCHEMAS / "placement.schema.json").read_text(encoding="utf-8"))
+SIMULATION = json.loads((SCHEMAS / "fleet_simulation.schema.json").read_text(encoding="utf-8"))
 WORKLOAD = """
 models:
   - {name: ranking, role: baseline, fixed_us: 500, per_row_us: 10, cv: 0.4, rows: {constant: 50}, slo_p99_ms: 10,
@@ -98,6 +102,7 @@ def test_a_fleet_is_simulated(files: tuple[str, str], tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, [*arguments, "--json", "--plot", str(picture)])
     assert answer.exit_code == 0, answer.output
     data = json.loads(answer.stdout)
+    jsonschema.validate(data, SIMULATION)
     steady, high = data["runs"]
     assert not steady["losses"]
     assert high["losses"]
@@ -109,3 +114,47 @@ def test_a_fleet_is_simulated(files: tuple[str, str], tmp_path: Path) -> None:
     assert "A bad version of ranking" in text.output
     refused = CliRunner().invoke(app, [*arguments, "--policy", "dynamic"])
     assert refused.exit_code == 2
+
+
+def test_a_placement_in_use_is_simulated(files: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "workload.yaml").write_text(WORKLOAD + TRAFFIC, encoding="utf-8")
+    file = tmp_path / "placement.json"
+    made = json.loads(run(*files, "--json").stdout)
+    file.write_text(json.dumps(made), encoding="utf-8")
+    arguments = ["simulate", files[0], "--machines", files[1], "--mtbf-days", "0.01", "--json"]
+
+    def simulate(*more: str) -> Result:
+        return CliRunner().invoke(app, [*arguments, "--placement", str(file), *more])
+
+    same = simulate()
+    assert same.exit_code == 0, same.output
+    assert json.loads(same.stdout) == json.loads(CliRunner().invoke(app, arguments).stdout)
+    # With a core less for each replica, the same requests keep the cores busier.
+    less = [replica | {"cores": max(1, replica["cores"] - 1)} for replica in made["replicas"]]
+    file.write_text(json.dumps(made | {"replicas": less}), encoding="utf-8")
+    before, after = (json.loads(answer.stdout)["runs"][0]["worst_loss"]["busiest"] for answer in (same, simulate()))
+    assert after > before
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda replica: replica | {"machine": "host-99"}, "machine 'host-99' found, expected one of the fleet"),
+        (lambda replica: replica | {"name": "other"}, "model 'other' found, expected one of the workload"),
+        (lambda replica: replica | {"cores": 0}, "cores"),
+        (lambda replica: replica | {"cores": 16}, "cores placed, expected at most 16"),
+        (lambda replica: replica | {"name": "trial-0", "pool": None}, "no replica of ranking found"),
+    ],
+)
+def test_placement_of_something_else_is_refused(
+    files: tuple[str, str], tmp_path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], message: str
+) -> None:
+    (tmp_path / "workload.yaml").write_text(WORKLOAD + TRAFFIC, encoding="utf-8")
+    file = tmp_path / "placement.json"
+    made = json.loads(run(*files, "--json").stdout)
+    file.write_text(json.dumps(made | {"replicas": [change(replica) for replica in made["replicas"]]}))
+    answer = CliRunner().invoke(app, ["simulate", files[0], "--machines", files[1], "--placement", str(file)])
+    assert answer.exit_code == 2, answer.output
+    assert message in " ".join(answer.output.split())
+    alone = CliRunner().invoke(app, ["simulate", files[0], "--placement", str(file)])
+    assert "expected both" in alone.output
