@@ -29,7 +29,7 @@ def placement_routes(plane: Plane) -> APIRouter:
 
     def placements() -> Placements:
         if plane.fleet is None:
-            raise PreconditionError("placement: hosts run on the machine of the proxy, expected --engine agents")
+            raise PreconditionError("placement: hosts run on the machine of the proxy, expected --engine agents or ray")
         return plane.fleet.placements
 
     @router.get("/placement")

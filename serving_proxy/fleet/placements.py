@@ -124,6 +124,9 @@ class Placements:
         models = sorted(self._deployed() - placement.models.keys())
         if models:
             remarks.append(f"models without an entry: {_text(models)}; they are on all machines")
+        apart = sorted(name for name, placed in placement.models.items() if placed.has_versions_apart)
+        if apart:
+            remarks.append(f"versions on different machines: {_text(apart)}; those with a share are on all of these")
         return remarks
 
     def _note_without_entry(self, placement: Placement) -> None:

@@ -48,6 +48,14 @@ class ModelPlacement(Record):
         return frozenset(replica.machine for replica in self.replicas)
 
     @property
+    def has_versions_apart(self) -> bool:
+        """Return whether its entries put versions onto different machines."""
+        machines: dict[int | None, set[str]] = {}
+        for replica in self.replicas:
+            machines.setdefault(replica.version, set()).add(replica.machine)
+        return len({frozenset(found) for found in machines.values()}) > 1
+
+    @property
     def left(self) -> frozenset[str]:
         """Return the machines that some version leaves."""
         return frozenset(machine for machines in self.leaving.values() for machine in machines)

@@ -195,6 +195,8 @@ class ServeSettings(ServeOptions, BaseSettings):
     def control_options(self) -> ControlOptions:
         """Return the options of the control plane."""
         cpus = os.sched_getaffinity(0) if self.cpus is None else parse_cpus(self.cpus, "--cpus")
+        # The cores of other machines are divided by their agents.
+        cores = self.cores if self.engine == "local" else "off"
         return ControlOptions(
             state_dir=self.state_dir.resolve(),
             model_roots=tuple(root.resolve() for root in self.model_root),
@@ -203,10 +205,10 @@ class ServeSettings(ServeOptions, BaseSettings):
                 memory_limit_bytes=self.memory_limit_mb * 1_000_000,
                 maintenance_cpus=self.maintenance_cpus,
                 load_timeout_seconds=self.load_timeout,
-                divided_cpus=0 if self.cores == "off" or self.engine == "agents" else len(cpus),
+                divided_cpus=len(cpus) if cores != "off" else 0,
             ),
-            cores="off" if self.engine == "agents" else self.cores,
-            placed_cores=self.engine == "agents" and self.cores == "plan",
+            cores=cores,
+            placed_cores=self.engine != "local" and self.cores == "plan",
             cpus=frozenset(cpus),
             allowed_ops=check_allowed(self.allow_op),
             files_dir=self._shared_files(),

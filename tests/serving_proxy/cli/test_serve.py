@@ -101,6 +101,14 @@ def test_ray_is_needed_for_its_engine_only(tmp_path: Path, monkeypatch: pytest.M
     ServeSettings(state_dir=tmp_path, host="none").check()
 
 
+def test_cores_of_other_machines_are_not_divided_by_the_proxy(tmp_path: Path) -> None:
+    found = {}
+    for engine in ("local", "agents", "ray"):
+        options = ServeSettings(state_dir=tmp_path, engine=engine, cores="plan").control_options()
+        found[engine] = (options.cores, options.placed_cores, options.host_settings.divided_cpus > 0)
+    assert found == {"local": ("plan", False, True), "agents": ("off", True, False), "ray": ("off", True, False)}
+
+
 def test_a_state_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "expected a folder" in refused("--state-dir", str(tmp_path / "file" / "state"), "--host", "none")

@@ -36,6 +36,8 @@ def test_versions_with_a_role_are_on_all_machines_of_their_model_and_others_wher
     found = model(1, 2, 3, 4, arms=(BucketRange(version=2, offset=0, weight=10),))
     assert placed.target(found, 1) == placed.target(found, 2) == {"x", "y", "z"}
     assert placed.target(found, 3) == {"z"}
+    assert placed.models["a"].has_versions_apart
+    assert not placement(replica("a", "x", "1"), replica("a", "x", "2")).models["a"].has_versions_apart
     # Its number has no entry.
     assert placed.target(found, 4) == {"x", "y", "z"}
     assert placed.target(model(1).change(name="b"), 1) is None
