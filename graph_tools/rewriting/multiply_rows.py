@@ -11,7 +11,9 @@ import numpy as np
 from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Node, Output, constant, dtype_of
 from graph_tools.model import Model
-from graph_tools.tensors import Array, ArrayTensor
+from graph_tools.rewriting.add_weights import add_variable
+from graph_tools.rewriting.fold_into_layers import fold_into_layers
+from graph_tools.tensors import Array
 
 # Ops that add and scale vectors, given by input 0, without looking into them.
 _POOLING = {
@@ -23,10 +25,12 @@ _REDUCTIONS = {"Sum", "Mean"}
 def multiply_rows(model: Model, rows: Output, matrix: Array) -> int:
     """Multiply vectors by a matrix wherever something other than a sum of them is computed.
 
+    If only layers whose weights are known read the sums, their weights are multiplied instead.
+
     Parameters
     ----------
     rows : Output [..., dim] float32
-    matrix : ndarray [dim, n] float32
+    matrix : ndarray [dim, dim] float32
 
     Returns
     -------
@@ -35,23 +39,22 @@ def multiply_rows(model: Model, rows: Output, matrix: Array) -> int:
     """
     flat, graph = Flat(model), model.graph
     places = list(dict.fromkeys(_ends(flat, rows, len(matrix))))
-    for place in places:
+    left = [place for place in places if not fold_into_layers(flat, place, matrix)]
+    for place in left:
         users = graph.uses(place)
         product = _multiply(model, flat, place, matrix)
         for user, index in users:
             graph.set_input(user, index, product)
         _follow_outputs(model, place, product)
-    return len(places)
+    return len(left)
 
 
 def _multiply(model: Model, flat: Flat, place: Output, matrix: Array) -> Output:
     import tensorflow as tf
 
     graph = model.graph
-    name = graph.fresh_name(f"{place.node}/basis")
-    attrs = {"container": "", "shared_name": name, "debug_name": name, "dtype": tf.float32, "shape": matrix.shape}
-    handle = graph.add("VarHandleOp", name=name, attrs=attrs).output()
-    model.variables[handle.node] = ArrayTensor(matrix)
+    handle = add_variable(model, f"{place.node}/basis", matrix).output()
+    name = handle.node
     basis = graph.add("ReadVariableOp", [handle], name=f"{name}/Read", attrs={"dtype": tf.float32}).output()
     if len(flat.known(place)) == 2:
         attrs = {"T": tf.float32, "transpose_a": False, "transpose_b": False}
