@@ -49,7 +49,10 @@ The AUC is measured on recorded requests with labels, and OUT is written only if
 class CodeOptions:
     """The table and its code; the fields are arguments of `compress`."""
 
-    table: Annotated[str, typer.Option(metavar="NAME", help="Table with keys whose rows are replaced.")]
+    table: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Table whose rows are replaced: with keys, a variable, or its layer."),
+    ]
     bits: Annotated[int | None, typer.Option(metavar="N", help="Bits of a key's hash that are used: 1 to 64.")] = None
     blocks: Annotated[int | None, typer.Option(metavar="N", help="Blocks of the bits, and so rows that a key has.")] = (
         None

@@ -18,14 +18,16 @@ from graph_tools.options import CutOptions
 from graph_tools.progress import Progress
 from graph_tools.report.compress import CompressedTable, CompressReport, OutputAuc
 from graph_tools.report.cut import CutReport, describe_source
+from graph_tools.rewriting.add_weights import add_variable
 from graph_tools.rewriting.protocol import PassResult
 from graph_tools.tables.code_fit import fit
 from graph_tools.tables.code_nodes import CodeNodes
 from graph_tools.tables.emit import replace_output
 from graph_tools.tables.mixed_dims import RowWidth, check_widths
 from graph_tools.tables.row_codes import BinaryCode, Hashes, QuotientRemainder, RowCode
-from graph_tools.tensors import Array, ArrayTensor
-from graph_tools.verbs.compressible import find_table, read_table
+from graph_tools.tensors import Array
+from graph_tools.verbs.compress_variable import CompressVariable
+from graph_tools.verbs.compressible import check_row_count, code_report, find_table, read_table
 from graph_tools.verbs.convert import Conversion
 from graph_tools.verbs.cut import rewrite
 from graph_tools.verbs.leaving_out import Choice
@@ -71,7 +73,7 @@ def compress(
     target : path or None
         Folder to write a SavedModel into; it must not exist. Ignored if `dry_run` is set.
     table : str
-        Name of a table with keys.
+        Name of a table with keys; or of a variable of which lookups read rows, or of the layer that has it.
     bits, blocks, cut
         A binary code: how many bits of a hash are cut into how many blocks, and how (`succession` or `skip`).
     hashes : (int, int), optional
@@ -181,15 +183,22 @@ class _CompressConversion(Conversion[CompressReport]):
 
     def rewrite(self, model: Model, choice: Choice) -> list[PassResult]:
         self.steps.begin(f"Fitting {self.table}")
-        if self.code is None:
-            mixed = mix_table(model, self.table, self.dims, self.options.memory_limit)
-            self._report.compressed = mixed.compressed
-        else:
-            self._report.compressed = replace_table(model, self.table, self.code, self.options.memory_limit)
+        found, limit = find_table(model, self.table), self.options.memory_limit
+        if found is None:
+            variable = CompressVariable(self.table, self.code, self.dims, limit)
+            passes = rewrite(model, self.options, self.advance, choice, variable)
+            self._report.compressed = variable.compressed
+            if variable.mixed is not None:
+                turn_back(model, variable.mixed)
+            return passes
+        if self.code is not None:
+            self._report.compressed = replace_table(model, *found, self.code, limit)
+            self.steps.begin("Rewriting the graph")
+            return rewrite(model, self.options, self.advance, choice)
+        mixed, self._report.compressed = mix_table(model, *found, self.dims, limit)
         self.steps.begin("Rewriting the graph")
         passes = rewrite(model, self.options, self.advance, choice)
-        if self.code is None:
-            turn_back(model, mixed)
+        turn_back(model, mixed)
         return passes
 
     def _verify(self, model: Model, folder: Path, report: CutReport) -> None:
@@ -230,46 +239,33 @@ class _CompressConversion(Conversion[CompressReport]):
             raise VerificationError(f"{self.target}: not written, since {'; '.join(broken)}", report.to_json())
 
 
-def replace_table(model: Model, name: str, code: RowCode, memory_limit: int) -> CompressedTable:
+def replace_table(model: Model, handle: str, table: SparseTable, code: RowCode, memory_limit: int) -> CompressedTable:
     """Replace the lookups in a table of a model as it was read by sums of fitted rows.
+
+    Parameters
+    ----------
+    handle, table
+        As `find_table` returns them.
 
     Raises
     ------
     UsageError
-        The model has no such table, or the code has as many rows as the table.
+        The code has as many rows as the table.
     ConversionError
         The fit would need more memory than `memory_limit`.
     """
-    handle, table = find_table(model, name)
-    size, rows = table.count, sum(code.sizes)
-    if rows >= size:
-        raise UsageError(f"table '{name}': {rows} rows of the code for {size} keys, expected fewer")
+    check_row_count(table.name, code, table.count)
     keys, old, weights = read_table(table, memory_limit)
     fitted = fit(code, keys, old, weights)
     _replace_lookups(model, handle, table, code, fitted.rows)
-    return CompressedTable(
-        name=table.name,
-        keys=size,
-        dim=table.dim,
-        bytes_before=table.source_bytes,
-        bytes=fitted.rows.nbytes,
-        rows=rows,
-        method=code.method,
-        parts=code.sizes,
-        error=fitted.error,
-        weighed_by="nothing" if weights is None else "frequency",
-    )
+    return code_report(table.name, old.shape, table.source_bytes, code, fitted, weights is not None)
 
 
 def _replace_lookups(model: Model, handle: str, table: SparseTable, code: RowCode, rows: Array) -> None:
     import tensorflow as tf
 
-    graph, name = model.graph, model.graph.fresh_name(f"{table.name}/code_rows")
-    attrs = {
-        "container": "", "shared_name": name, "debug_name": name, "dtype": tf.float32, "shape": rows.shape,
-    }  # fmt: skip
-    variable = graph.add("VarHandleOp", name=name, attrs=attrs).output()
-    model.variables[variable.node] = ArrayTensor(rows)
+    graph = model.graph
+    variable = add_variable(model, f"{table.name}/code_rows", rows).output()
     for node in lookups(graph, handle):
         nodes = CodeNodes(graph, code, variable, node.name)
         found, dtype = nodes.look_up(node.inputs[0], attribute(node, "Tkeys")), attribute(node, "dtype")

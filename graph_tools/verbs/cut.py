@@ -11,9 +11,10 @@ from graph_tools.graph.op_library import Libraries, our_ops, require_for
 from graph_tools.model import Model
 from graph_tools.options import CutOptions
 from graph_tools.passes.cut import check_skipped, cutting_pass_names, serving_passes
+from graph_tools.passes.cut.convert_sparse_lookups import ConvertSparseLookups
 from graph_tools.progress import Progress
 from graph_tools.report.cut import CutReport, describe_source
-from graph_tools.rewriting.protocol import PassResult, run_passes
+from graph_tools.rewriting.protocol import Pass, PassResult, run_passes
 from graph_tools.tables.analysis import Progress as TableProgress
 from graph_tools.verbs.convert import Conversion
 from graph_tools.verbs.leaving_out import Choice
@@ -125,9 +126,18 @@ class _CutConversion(Conversion[CutReport]):
 
 
 def rewrite(
-    model: Model, options: CutOptions, progress: TableProgress | None = None, choice: Choice | None = None
+    model: Model,
+    options: CutOptions,
+    progress: TableProgress | None = None,
+    choice: Choice | None = None,
+    before_tables: Pass | None = None,
 ) -> list[PassResult]:
     """Run the passes of `cut` on a model as it was read.
+
+    Parameters
+    ----------
+    before_tables : Pass, optional
+        Runs when lookups are in their simplest form, before tables are stored otherwise.
 
     Raises
     ------
@@ -137,6 +147,9 @@ def rewrite(
         The graph has ops of libprocessor, but the library is missing or too old.
     """
     passes = (choice or Choice()).select(serving_passes(options, progress))
+    if before_tables is not None:
+        place = next(i for i, each in enumerate(passes) if each.name == ConvertSparseLookups.name)
+        passes.insert(place, before_tables)
     results = run_passes(model, passes, options.skip_passes)
     options.check_names((record.name for record in model.table_records), model.merged_tables)
     require_for(model.graph, model.path)

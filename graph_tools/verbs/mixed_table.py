@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from graph_tools.errors import ConversionError, UsageError
+from graph_tools.errors import ConversionError
 from graph_tools.graph import attribute
 from graph_tools.graph.sparse_lookup import lookups
 from graph_tools.model import Model
-from graph_tools.model.tables import Part
+from graph_tools.model.tables import Part, SparseTable
 from graph_tools.report.compress import CompressedTable
 from graph_tools.rewriting.multiply_rows import multiply_rows
 from graph_tools.tables.absent import absent_policy
 from graph_tools.tables.mixed_dims import RowWidth, mix_dims
 from graph_tools.tensors import Array, ArrayTensor
-from graph_tools.verbs.compressible import find_table, read_table
+from graph_tools.verbs.compressible import check_dim, dims_report, read_table
 
 
 @dataclass(frozen=True)
@@ -27,29 +27,35 @@ class MixedTable:
 
     Attributes
     ----------
-    compressed : CompressedTable
-        For the report.
+    name : str
+        Of the table, as passes record it.
     basis : ndarray [dim, dim] float32
         What lookups return times this is what they returned before.
     """
 
-    compressed: CompressedTable
+    name: str
     basis: Array
 
 
-def mix_table(model: Model, name: str, widths: Sequence[RowWidth], memory_limit: int) -> MixedTable:
+def mix_table(
+    model: Model, handle: str, table: SparseTable, widths: Sequence[RowWidth], memory_limit: int
+) -> tuple[MixedTable, CompressedTable]:
     """Replace the rows of a table of a model as it was read by rotated rows of different widths.
+
+    Parameters
+    ----------
+    handle, table
+        As `find_table` returns them.
 
     Raises
     ------
     UsageError
-        The model has no such table, or its rows are narrower than a width.
+        The table's rows are narrower than a width.
     ConversionError
         There is too little memory, or a lookup computes the value of absent keys.
     """
-    handle, table = find_table(model, name)
-    if widths[0].dim > table.dim:
-        raise UsageError(f"--dims {widths[0].dim}: table '{name}' has rows of {table.dim} elements, expected no more")
+    name = table.name
+    check_dim(name, widths, table.dim)
     policy = absent_policy(model.graph, handle, table)
     if policy.by_input:
         found = f"table '{name}': lookup '{min(policy.by_input)}' computes the row of absent keys"
@@ -71,32 +77,20 @@ def mix_table(model: Model, name: str, widths: Sequence[RowWidth], memory_limit:
     model.sparse_tables[handle] = replace(
         table, dtype=np.dtype(np.float32), parts=[part], absent=absent, keeps_order=True
     )
-    ends = np.cumsum([len(rows) if each.rows is None else each.rows for each in widths]).clip(max=len(rows))
-    compressed = CompressedTable(
-        name=table.name,
-        keys=table.count,
-        dim=table.dim,
-        bytes_before=table.source_bytes,
-        bytes=mixed.bytes + table.source_bytes - table.count * table.dim * table.dtype.itemsize,
-        rows=table.count,
-        method="dims",
-        parts=np.diff(ends, prepend=0).tolist(),
-        dims=[each.dim for each in widths],
-        error=mixed.error,
-        weighed_by="norm" if weights is None else "frequency",
-    )
-    return MixedTable(compressed, mixed.basis)
+    key_bytes = table.source_bytes - rows.size * table.dtype.itemsize
+    compressed = dims_report(name, rows.shape, table.source_bytes, key_bytes, widths, mixed, weights is not None)
+    return MixedTable(name, mixed.basis), compressed
 
 
 def turn_back(model: Model, mixed: MixedTable) -> None:
     """Multiply what the lookups of a rotated table return, after the passes of `cut`."""
     graph = model.graph
-    (stored,) = (table for table in model.stored_tables if table.source.name == mixed.compressed.name)
+    (stored,) = (table for table in model.stored_tables if table.source.name == mixed.name)
     handle = stored.names.get("rows")
     gathers = [] if handle is None else [node for node in graph.users(handle) if node.op == "ResourceGather"]
     if not gathers or len(gathers) != len(graph.users(str(handle))):
         raise ConversionError(
-            f"table '{mixed.compressed.name}': its rows are not looked up one by one, expected fp32 rows and lookups"
+            f"table '{mixed.name}': its rows are not looked up one by one, expected fp32 rows and lookups"
         )
     for node in gathers:
         multiply_rows(model, node.output(), mixed.basis)

@@ -17,6 +17,7 @@ from graph_tools.errors import ConversionError, UsageError, VerificationError
 from graph_tools.readers import read_model
 from graph_tools.tables.row_codes import BinaryCode
 from graph_tools.verbs.compress import replace_table
+from graph_tools.verbs.compressible import find_table
 from graph_tools.verification.ranking import auc
 
 COUNT, DIM, CODE = 2000, 4, BinaryCode(16, 2, "skip")
@@ -147,7 +148,7 @@ def test_a_result_that_loses_too_much_is_not_written(export: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"table": "item"}, "--table item: no table with keys, expected one of: user_id, word"),
+        ({"table": "item"}, "--table item: no table of this name, expected one of: user_id, word"),
         ({"bits": 22}, "4096 rows of the code for 2000 keys"),
         ({"blocks": 17}, "--blocks 17"),
         ({"bits": 16, "hashes": (2, 9)}, "expected exactly one of these"),
@@ -160,5 +161,8 @@ def test_wrong_options_are_named(export: Path, options: Any, message: str) -> No
 
 
 def test_a_fit_that_needs_too_much_memory_is_refused(export: Path) -> None:
+    model = read_model(export)
+    found = find_table(model, "user_id")
+    assert found is not None
     with pytest.raises(ConversionError, match="a fit needs 160000 bytes"):
-        replace_table(read_model(export), "user_id", CODE, 100_000)
+        replace_table(model, *found, CODE, 100_000)
