@@ -24,7 +24,6 @@ from graph_tools.plans.embedding_parts import (
     StrongHash,
     ToString,
     WrapNegative,
-    XorShift,
 )
 from graph_tools.recognition.lookups.code_steps import OPS as CODE_OPS
 from graph_tools.recognition.lookups.code_steps import code_step
@@ -36,8 +35,9 @@ from graph_tools.rewriting.outcome import Found, Refused, value_of
 INTEGERS = ("int32", "int64", "uint32", "uint64")
 _FLOATS = ("float32", "float64")
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
-# Steps whose result an overflow of 32 bits before them changes.
-_WIDE = (Bits, Divide, Mod, WrapNegative, XorShift)
+# These bring a sum that exceeds 32 bits to the number that is left of it in 32 bits.
+_HALF = 1 << 31
+_WRAP = (Add(_HALF), Bits(0, 32), Add(-_HALF))
 _AS_STRING = {"precision": -1, "scientific": False, "shortest": False, "width": -1, "fill": b""}
 
 
@@ -97,17 +97,10 @@ class KeyFinder:
             return output, ()
         before, step = found
         values, steps = self.walk(before, shaped)
-        if step == Add(0):
-            return values, steps
-        if isinstance(step, (FastHash, StrongHash, LegacyHash)):
-            return values, (*steps, step)
-        if any(isinstance(each, _WIDE) for each in (*steps, step)) and self._may_overflow(before):
-            return output, ()
-        if steps and isinstance(step, Add) and isinstance(steps[-1], Add):
-            total = step.value + steps[-1].value
-            if _LEAST <= total <= _MOST:
-                return values, (*steps[:-1], Add(total)) if total else steps[:-1]
-        return values, (*steps, step)
+        wrapped = (step, *_WRAP) if step != Add(0) and self._may_overflow(node) else (step,)
+        for each in wrapped:
+            steps = _joined(steps, each)
+        return values, steps
 
     def _walk_word(self, node: Node, output: Output, shaped: bool) -> tuple[Output, tuple[Step, ...]]:
         """Follow a change of the type of 64 bits, after which steps give what ops on the new type give.
@@ -124,12 +117,10 @@ class KeyFinder:
         values, steps = self.walk(node.inputs[0], shaped)
         return (values, steps) if steps and isinstance(steps[-1], Bits) else (output, ())
 
-    def _may_overflow(self, output: Output) -> bool:
-        """Return whether arithmetic on an int32 may give another number than on an int64."""
-        dtype = dtype_of(self.graph, output)
-        node = self.graph[skip(self.graph, output).node]
-        arithmetic = node.op in {"Add", "AddV2", "Sub", "Mul"}
-        return bool(arithmetic and dtype is not None and dtype.size < 8 and self.ranges.of(output) == ANY)
+    def _may_overflow(self, node: Node) -> bool:
+        """Return whether a sum of int32 may be another number than one of int64."""
+        narrow = node.op in {"Add", "AddV2", "Sub"} and attribute(node, "T").name == "int32"
+        return bool(narrow and self.ranges.of(node.output()) == ANY)
 
     def _keeps_every_value(self, cast: Node) -> bool:
         before, after = attribute(cast, "SrcT"), attribute(cast, "DstT")
@@ -233,3 +224,13 @@ class KeyFinder:
         if array is None or array.size != 1 or array.dtype.kind not in "iu" or array.ndim > 1:
             return None
         return int(array.reshape(-1)[0])
+
+
+def _joined(steps: tuple[Step, ...], step: Step) -> tuple[Step, ...]:
+    """Return steps with one more; two sums become one."""
+    if not isinstance(step, Add):
+        return (*steps, step)
+    last = steps[-1] if steps else None
+    if isinstance(last, Add) and _LEAST <= step.value + last.value <= _MOST:
+        steps, step = steps[:-1], Add(step.value + last.value)
+    return (*steps, step) if step.value else steps

@@ -220,3 +220,23 @@ def test_other_arithmetic_stays_and_its_numbers_are_a_feature(numbers: Any, tmp_
     assert made.ops() != set()
     assert made.features != ["serving_default_ids"]
     made.check({"ids": WORDS})
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    {
+        "remainder": lambda tf, ids: tf.math.floormod(ids + 5, 8),
+        "reshaped": lambda tf, ids: tf.math.floormod(tf.reshape(ids + 5, [-1]), 8),
+        "cast": lambda tf, ids: tf.math.floormod(tf.cast(ids + 5, tf.int64), 7),
+        "quotient": lambda tf, ids: tf.math.abs(tf.math.floordiv(tf.cast(ids - 7, tf.int64), 1 << 30)),
+        "clip": lambda tf, ids: tf.clip_by_value(ids + 5 - 3, 0, 7),
+        "text": lambda tf, ids: tf.strings.to_hash_bucket_fast(tf.strings.as_string(ids + 5), 8),
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_sums_of_32_bits_overflow_as_in_tensorflow(numbers: Any, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    made = fuse(tmp_path, lambda ids, held: tf.gather(held[0], numbers[1](tf, ids)), tables=1, dtype="int32")
+    most, least = (1 << 31) - 1, -(1 << 31)
+    made.check({"ids": np.array([0, 3, -3, most, most - 4, most - 5, least, least + 6, least + 7], np.int32)})
