@@ -202,7 +202,7 @@ bench-tiers: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS) --target bench_row_log
 	$(Q)$(BIN)/python -m load_tests.bench_tiers $(BENCH_ARGS)
 
-## bench-fleet: measure many machines as state directories of this one; 5 min, needs Go
+## bench-fleet: measure many machines as state directories of this one; 10 min, needs Go
 bench-fleet: host-go $(VENV)/.stamp-bench $(VENV)/.stamp-load-test
 	$(Q)$(BIN)/python -m load_tests.bench_fleet $(BENCH_ARGS)
 

@@ -21,7 +21,7 @@ from load_tests._cases import run_cases
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
 from load_tests._report import Target
-from load_tests.fleet import delivery, dying_host, placement, replica, takeover
+from load_tests.fleet import delivery, dying_host, placement, ray_nodes, replica, takeover
 from load_tests.fleet.setup import Setup
 
 __all__ = ["CASES", "main"]
@@ -31,6 +31,7 @@ CASES: dict[str, tuple[Callable[[Setup], dict[str, Any]], Callable[[dict[str, An
     "takeover": (takeover.measure, takeover.judge),
     "dying_host": (dying_host.measure, dying_host.judge),
     "placement": (placement.measure, placement.judge),
+    "ray": (ray_nodes.measure, ray_nodes.judge),
     "replica": (replica.measure, replica.judge),
 }
 

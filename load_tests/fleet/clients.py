@@ -50,6 +50,7 @@ class RoundRobinClients:
             ("grpc.keepalive_time_ms", 10_000),
             ("grpc.keepalive_timeout_ms", 5_000),
             ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.max_reconnect_backoff_ms", 1_000),
         ]
         target = "ipv4:" + ",".join(addresses)
         self._threads = [threading.Thread(target=self._run, args=(target, options, request)) for _ in range(_CLIENTS)]

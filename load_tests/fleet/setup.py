@@ -72,13 +72,14 @@ class FleetProxy:
         Name of its state directory, below `folder`.
     options : sequence of str
         Further options of `serve`.
+    engine : str
     """
 
     client: Client
     url: str
 
-    def __init__(self, folder: Path, name: str = "proxy", options: Sequence[str] = ()) -> None:
-        self._folder, self._name, self._options = folder, name, options
+    def __init__(self, folder: Path, name: str = "proxy", options: Sequence[str] = (), engine: str = "agents") -> None:
+        self._folder, self._name, self._options, self._engine = folder, name, options, engine
         self._port = 0
         self.token_file = folder / "agents.token"
         self.admin_token_file = folder / "admin.token"
@@ -88,7 +89,7 @@ class FleetProxy:
         self.token_file.write_text("the-token-of-the-agents\n")
         self.admin_token_file.write_text("the-token-of-the-operators\n")
         state = self._folder / self._name
-        command = [sys.executable, "-m", "serving_proxy", "serve", "--state-dir", str(state), "--engine", "agents"]
+        command = [sys.executable, "-m", "serving_proxy", "serve", "--state-dir", str(state), "--engine", self._engine]
         command += ["--admin-port", str(self._port), "--agent-token-file", str(self.token_file)]
         command += ["--token-file", str(self.admin_token_file), *self._options]
         command += ["--admin-tls-cert", str(self._folder / "proxy.crt"), "--admin-tls-key"]

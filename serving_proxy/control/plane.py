@@ -36,7 +36,8 @@ from serving_proxy.guard.alerts import Alerts
 from serving_proxy.guard.loop import Guard
 from serving_proxy.hosts import LaunchOptions, Supervisor
 from serving_proxy.replicas.driver import Driver
-from serving_proxy.replicas.loop import ReplicaOptions, Replicas, Scale
+from serving_proxy.replicas.loop import ReplicaOptions, Replicas
+from serving_proxy.replicas.scaling import make_scale
 from serving_proxy.request_log.operations import RequestLogs
 from serving_proxy.sources.availability import Availability
 from serving_proxy.sources.model_repository import ModelRepository
@@ -75,8 +76,8 @@ class Plane:
         Hosts are run on machines whose agents follow this proxy.
     leading : Leading, optional
         The right to change what machines serve, if another proxy may have it.
-    replicas : (Driver, ReplicaOptions, Scale), optional
-        The engine that places hosts, how they are started, and how many.
+    replicas : (Driver, ReplicaOptions), optional
+        The engine that places hosts, and how they are started.
     """
 
     def __init__(
@@ -90,16 +91,13 @@ class Plane:
         base_settings: ModelSettings | None = None,
         with_agents: bool = False,
         leading: Leading | None = None,
-        replicas: tuple[Driver, ReplicaOptions, Scale] | None = None,
+        replicas: tuple[Driver, ReplicaOptions] | None = None,
     ) -> None:
         machines = Machines(known_machines(repository)) if with_agents else None
         term = None if leading is None else leading.term
         self.control = control = Control(options, repository, machines, term)
         self.leading = leading
         self.fleet = None if machines is None else Fleet(control, machines, MachineStates(control, self.leads))
-        self.replicas = None
-        if replicas is not None and machines is not None:
-            self.replicas = Replicas(*replicas, control.note, self.leads, machines.remove)
         self.jobs = Jobs(repository, control.feed)
         self.pipeline = DeployPipeline(control, self.jobs)
         self.operations = Operations(control, self.jobs, self.pipeline)
@@ -114,6 +112,11 @@ class Plane:
         self.timelines = Timelines(control)
         self.alerts = None if options.webhook is None else Alerts(options.webhook)
         totals, profiles = Totals(), Profiles(control)
+        self.replicas = None
+        if replicas is not None and machines is not None:
+            driver, how = replicas
+            scale = make_scale(control, totals, how)
+            self.replicas = Replicas(driver, how, scale, control.note, self.leads, machines.remove)
         self.guard = Guard(control, totals, self.alerts)
         self.history = History(totals)
         self.cores = Cores(control, totals, profiles)

@@ -80,6 +80,7 @@ class Replica:
             "spec": self._spec["identity"],
             "servers": list(self._access["servers"]),
             "state": keeper.state,
+            "ready_s": keeper.ready_s,
             "drains": keeper.drains,
             "drained": keeper.drained,
             "cores": self._lease.text,
@@ -155,6 +156,7 @@ class Replica:
             "server": tuple(self._access["servers"]),
             "state_dir": self._state_dir,
             "machine": self._name,
+            "address": self._address,
             "model_cache": self._models,
             "model_cache_mb": self._spec["model_cache_mb"],
         }

@@ -59,6 +59,7 @@ class HostKeeper:
         self._started = self._start_at = self._next_log_check = 0.0
         self._failures = 0
         self._was_ready = False
+        self._ready_since: float | None = None
         self._killed = ""
         self._other_since: float | None = None
         self._drain_since: float | None = None
@@ -72,6 +73,11 @@ class HostKeeper:
         if self._child is None or self.seen is None or self.seen.pid != self._child.pid:
             return "stopped" if self._child is None else "starting"
         return self.seen.state if self.seen.alive else "stopped"
+
+    @property
+    def ready_s(self) -> float:
+        """Return how long the host has been ready [s]."""
+        return 0.0 if self._ready_since is None else time.monotonic() - self._ready_since
 
     @property
     def drained(self) -> bool:
@@ -91,6 +97,10 @@ class HostKeeper:
     def step(self) -> None:
         """Check the host once."""
         self.seen = next((seen for seen in self._files.read() if seen.name == HOST), None)
+        if self.state != "ready":
+            self._ready_since = None
+        elif self._ready_since is None:
+            self._ready_since = time.monotonic()
         if time.monotonic() >= self._next_log_check:
             self._next_log_check = time.monotonic() + _LOG_CHECK_S
             bound_log(self._folder)

@@ -12,8 +12,12 @@ from dataclasses import dataclass
 
 from serving_proxy.replicas.records import PREFIX, ClusterSeen, ReplicaSeen
 
+# Clients that were refused by an address try it again within this time, so only then another host may end.
+SETTLED_S = 5.0
 # More than wanted, while replicas are replaced.
 _SURGE = 1
+# A drain begins so much earlier than it must.
+_MARGIN_S = 5.0
 # A new replica that has no node after this time: there is no room for one more than wanted.
 NO_ROOM_S = 30.0
 # The engine notices within this time that a node is gone; an actor that has been silent for longer hangs.
@@ -58,20 +62,25 @@ def decide(wanted: int, spec: str, cluster: ClusterSeen, drain_s: float) -> list
     kept = [found for found in active if found not in leaving and found not in old]
     actions += _hung(active)
     actions += _created(wanted, cluster.replicas, kept, old)
-    ready = sum(found.is_ready for found in active)
+    ready = sum(_counts(found, kept) for found in active)
     for replica, reason in [
         *((found, "its node is being drained") for found in leaving),
         *((found, "it has other options than the proxy") for found in old),
         *((found, f"{wanted} replicas are wanted") for found in _surplus(wanted, kept) if not old and not leaving),
     ]:
         seconds = left.get(replica.node)
-        must = replica in leaving and seconds is not None and seconds < drain_s + 5.0
+        must = replica in leaving and seconds is not None and seconds < drain_s + _MARGIN_S
         if not replica.is_ready or ready > wanted or must or (replica in old and _has_no_room(wanted, ready, kept)):
             actions.append(Action("drain", replica.name, reason))
-            ready -= replica.is_ready
+            ready -= _counts(replica, kept)
             if replica in old and ready < wanted:
                 break
     return actions
+
+
+def _counts(replica: ReplicaSeen, kept: Sequence[ReplicaSeen]) -> bool:
+    """Return whether clients reach a replica; those that are to end have been there for long enough."""
+    return replica.is_ready and (replica.ready_s >= SETTLED_S or replica not in kept)
 
 
 def _created(

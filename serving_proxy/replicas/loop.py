@@ -33,17 +33,6 @@ class Scale(Protocol):
 
 
 @dataclass(frozen=True)
-class FixedScale:
-    """The number that the operator has given."""
-
-    count: int
-
-    def wanted(self) -> tuple[int, str]:
-        """Return the number, and the reason."""
-        return self.count, "--replicas"
-
-
-@dataclass(frozen=True)
 class ReplicaOptions:
     """How replicas are started.
 
@@ -55,14 +44,14 @@ class ReplicaOptions:
         How it reaches the proxy; those with another one are told. Contains the token, so it has no place in a view.
     drain_s : float [s]
         How long a host may take to finish its requests.
-    asks : bool
-        Ask the autoscaler for the room that the replicas need.
+    limits : (int, int)
+        Least and largest number of replicas; equal if the operator has given the number.
     """
 
     spec: Mapping[str, Any]
     access: Mapping[str, Any] = field(repr=False)
     drain_s: float
-    asks: bool = False
+    limits: tuple[int, int]
 
     @property
     def identity(self) -> str:
@@ -147,7 +136,7 @@ class Replicas:
         if not self._leads():
             return
         count = self._wanted[0]
-        if self._options.asks and count != self._asked:
+        if count != self._asked:
             await self._driver.call("request", count=count, cores=self._options.spec["cores"])
             self._asked = count
         servers = tuple(self._options.access["servers"])

@@ -52,6 +52,8 @@ class ReplicaSeen:
         The proxies that it follows.
     state : str
         State of its host: `starting`, `loading`, `warming`, `ready`, `draining`, `stopped` or `failed`.
+    ready_s : float [s]
+        How long it has been ready.
     drains, drained : bool
         It is to end; its host has ended.
     cores : str
@@ -71,6 +73,7 @@ class ReplicaSeen:
     spec: str = ""
     servers: tuple[str, ...] = ()
     state: str = "starting"
+    ready_s: float = 0.0
     drains: bool = False
     drained: bool = False
     cores: str = ""

@@ -45,8 +45,15 @@ class ServeOptions(BaseModel):
         CliOption("NAME", "With --engine ray: namespace of the replicas in the cluster; each fleet has its own."),
     ] = "recprocessor"
     replicas: Annotated[
-        Annotated[int, Field(ge=0, le=1000)], CliOption("N", "With --engine ray: number of replicas of the host.")
-    ] = 1
+        Annotated[str, Field(pattern=r"^(auto|[0-9]{1,4})$")],
+        CliOption("N|auto", "With --engine ray: number of replicas of the host; auto: as many as the traffic needs."),
+    ] = "1"
+    least_replicas: Annotated[
+        Annotated[int, Field(ge=1, le=1000)], CliOption("N", "Least number of replicas with --replicas auto.")
+    ] = 2
+    most_replicas: Annotated[
+        Annotated[int, Field(ge=1, le=1000)], CliOption("N", "Largest number of replicas with --replicas auto.")
+    ] = 16
     replica_cores: Annotated[
         Annotated[int, Field(ge=1, le=1024)],
         CliOption("N", "With --engine ray: CPUs of a replica; its host is bound to so many that no other has."),

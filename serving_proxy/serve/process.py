@@ -31,7 +31,7 @@ from serving_proxy.leadership.leases import open_lease
 from serving_proxy.leadership.replica import Replica, stand_by
 from serving_proxy.leadership.shared_store import open_shared_store
 from serving_proxy.replicas.driver import Driver
-from serving_proxy.replicas.loop import FixedScale, ReplicaOptions, Scale
+from serving_proxy.replicas.loop import ReplicaOptions
 from serving_proxy.serve.settings import ServeSettings
 from serving_proxy.sources.models_config import single_model
 from serving_proxy.store import Database, Repository, StateLock
@@ -260,12 +260,12 @@ def _make_plane(
     )
 
 
-def _replicas(settings: ServeSettings, url: str, token: str | None) -> tuple[Driver, ReplicaOptions, Scale] | None:
+def _replicas(settings: ServeSettings, url: str, token: str | None) -> tuple[Driver, ReplicaOptions] | None:
     """Return the engine that places replicas, how they are started, and how many."""
     if settings.engine != "ray":
         return None
     driver = Driver(_RAY_DRIVER, {"address": settings.ray_address, "namespace": settings.ray_namespace})
-    return driver, settings.replica_options(advertised_url(url), token), FixedScale(settings.replicas)
+    return driver, settings.replica_options(advertised_url(url), token)
 
 
 def _make_server(settings: ServeSettings, app: ASGIApp) -> Server:

@@ -35,7 +35,8 @@ from serving_proxy.system.files import read_regular
 from serving_proxy.version import version
 
 _FILES = ("tls_cert", "tls_key", "client_ca", "admin_tls_cert", "admin_tls_key", "agent_token_file", "agent_ca_file")
-_OF_RAY = {"ray_address", "ray_namespace", "replicas", "replica_cores", "replica_memory_mb", "replica_folder"}
+_OF_REPLICAS = {"replicas", "least_replicas", "most_replicas", "replica_cores", "replica_memory_mb", "replica_folder"}
+_OF_RAY = {"ray_address", "ray_namespace", "agent_ca_file", *_OF_REPLICAS}
 _MOST_BATCHING_BYTES = 1024 * 1024
 
 
@@ -125,12 +126,16 @@ class ServeSettings(ServeOptions, BaseSettings):
             self._check_ray()
 
     def _check_no_replicas(self) -> None:
-        for name in sorted((_OF_RAY | {"agent_ca_file"}) & self.model_fields_set):
+        for name in sorted(_OF_RAY & self.model_fields_set):
             flag = "--" + name.replace("_", "-")
             raise InvalidError(f"{flag} {getattr(self, name)}: with --engine {self.engine}, expected --engine ray")
 
     def _check_ray(self) -> None:
         """Check that no option contradicts --engine ray, and that Ray is installed."""
+        if self.least_replicas > self.most_replicas:
+            raise InvalidError(
+                f"--least-replicas {self.least_replicas}: more than --most-replicas {self.most_replicas}, expected less"
+            )
         if self.host == "none":
             raise InvalidError("--host none: with --engine ray, expected python or go")
         if self.host_processes != 1:
@@ -270,4 +275,5 @@ class ServeSettings(ServeOptions, BaseSettings):
             "host": {name: str(value) if isinstance(value, Path) else value for name, value in host.items()},
         }
         ca = None if self.agent_ca_file is None else self.agent_ca_file.read_text(encoding="ascii")
-        return ReplicaOptions(spec, {"servers": [url], "token": token, "ca": ca}, self.drain_timeout)
+        limits = (self.least_replicas, self.most_replicas) if self.replicas == "auto" else (int(self.replicas),) * 2
+        return ReplicaOptions(spec, {"servers": [url], "token": token, "ca": ca}, self.drain_timeout, limits)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from helpers.proxies.proxy_runs import ProxyThread, host_program, wait_for, write_model
-from helpers.proxies.ray_clusters import RayCluster, ray_cluster
 from helpers.system.programs import skip_or_fail
+from load_tests.fleet.ray_cluster import RayCluster, ray_cluster
 from serving_proxy.state_dir.actual import process_runs
 
 _START_S = 300.0
@@ -74,7 +74,7 @@ def test_deployment_reaches_all_replicas_and_a_killed_actor_comes_back(cluster: 
         os.kill(killed, signal.SIGKILL)
         wait_for(lambda: proxy.replicas()["replica-1"]["restarts"] == 1, _START_S)
         proxy.wait_ready("replica-0", "replica-1")
-        actor, host = parent_of(proxy, "replica-1/host-0")
+        actor, host = wait_for(lambda: both if 0 not in (both := parent_of(proxy, "replica-1/host-0")) else None)
         os.kill(actor, signal.SIGKILL)
         wait_for(lambda: not process_runs(host), _START_S, "a host that ends with its actor")
         wait_for(
@@ -87,6 +87,7 @@ def parent_of(proxy: RayProxy, name: str) -> tuple[int, int]:
     """Return the process of an actor, and that of its host; zeros if there is none."""
     host = next(int(host["pid"]) for host in proxy.client().status()["hosts"] if host["name"] == name)
     try:
+        # A host that is not alive has the number 0.
         return int(Path(f"/proc/{host}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[1]), host
     except OSError:
         return 0, host

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from serving_proxy.replicas.decide import HUNG_S, NO_ROOM_S, decide
+from serving_proxy.replicas.decide import HUNG_S, NO_ROOM_S, SETTLED_S, decide
 from serving_proxy.replicas.records import ClusterSeen, NodeSeen, ReplicaSeen, read_cluster
 
 
 def seen(number: int, **changes: Any) -> ReplicaSeen:
     """Return a replica that is ready, on a node of its own."""
-    ready = ReplicaSeen(f"replica-{number}", answers=True, node=f"n{number}", spec="s", state="ready")
+    ready = ReplicaSeen(f"replica-{number}", answers=True, node=f"n{number}", spec="s", state="ready", ready_s=60.0)
     return replace(ready, **changes)
 
 
@@ -29,13 +29,15 @@ def settle(wanted: int, replicas: list[ReplicaSeen], nodes: tuple[NodeSeen, ...]
     least = sum(found.is_ready for found in replicas)
     for _ in range(100):
         actions = decide(wanted, "s", ClusterSeen(nodes, tuple(replicas), {}), 30.0)
-        if not actions and all(found.is_ready for found in replicas):
+        if not actions and all(found.is_ready and found.ready_s >= SETTLED_S for found in replicas):
             return replicas, least
         # What was started in the step before is ready now, and what drained has ended.
-        replicas = [replace(found, state="ready", drained=found.drains) for found in replicas]
+        replicas = [
+            replace(found, state="ready", drained=found.drains, ready_s=found.ready_s + 2.0) for found in replicas
+        ]
         for action in actions:
             if action.kind == "create":
-                replicas.append(seen(int(action.name[8:]), node=f"new-{action.name}", state="starting"))
+                replicas.append(seen(int(action.name[8:]), node=f"new-{action.name}", state="starting", ready_s=0.0))
             elif action.kind == "remove":
                 replicas = [found for found in replicas if found.name != action.name]
             else:
@@ -81,6 +83,12 @@ def test_without_room_for_one_more_an_old_replica_goes_first() -> None:
     assert kinds(2, seen(0, spec="old", drains=True), seen(1, spec="old"), waiting) == []
     # The only replica stays: nothing would serve.
     assert kinds(1, seen(0, spec="old"), ReplicaSeen("replica-1", silent_s=NO_ROOM_S + 1)) == []
+
+
+def test_a_new_replica_must_have_been_ready_before_an_old_one_ends() -> None:
+    old = (seen(0, spec="old"), seen(1, spec="old"))
+    assert kinds(2, *old, seen(2, ready_s=SETTLED_S - 1)) == []
+    assert kinds(2, *old, seen(2, ready_s=SETTLED_S)) == ["drain replica-0"]
 
 
 def test_replicas_of_a_draining_node_are_replaced_before_they_end() -> None:

@@ -10,8 +10,12 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from helpers.proxies.proxy_runs import environment_of_checkout
+from load_tests._programs import ROOT
 
+__all__ = ["RayCluster", "ray_cluster"]
+
+# 127.0.0.1 would be replaced by an address that other machines can reach.
+_FIRST = 2
 _STORE_BYTES = 80 * 1024 * 1024
 
 
@@ -21,21 +25,26 @@ class RayCluster:
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster
 
-        self._last = 1
+        self._last = _FIRST - 1
         # In the usual folder it would replace the address of a cluster that a user runs. Sockets need a short path.
         self._folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
         arguments = self._arguments(0)
         arguments["include_dashboard"] = False
-        self._cluster = Cluster(initialize_head=True, head_node_args=arguments)
+        self._cluster: Any = Cluster(initialize_head=True, head_node_args=arguments)
 
     @property
     def address(self) -> str:
         """Return the address of the head node."""
         return str(self._cluster.address)
 
-    def add_node(self, cpus: int) -> Any:
-        """Start a node, and wait until the cluster has it."""
-        return self._cluster.add_node(**self._arguments(cpus))
+    def add_node(self, cpus: int) -> tuple[str, Any]:
+        """Start a node, wait until the cluster has it, and return its address and the node."""
+        arguments = self._arguments(cpus)
+        return arguments["node_ip_address"], self._cluster.add_node(**arguments)
+
+    def addresses_to_come(self, count: int) -> list[str]:
+        """Return the addresses that the next nodes will have."""
+        return [f"127.0.0.{self._last + number + 1}" for number in range(count)]
 
     def kill_node(self, node: Any) -> None:
         """Kill the processes of a node, as if its machine had failed."""
@@ -47,7 +56,6 @@ class RayCluster:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _arguments(self, cpus: int) -> dict[str, Any]:
-        # 127.0.0.1 would be replaced by an address that other machines can reach.
         self._last += 1
         address = f"127.0.0.{self._last}"
         arguments = {"num_cpus": cpus, "object_store_memory": _STORE_BYTES, "node_ip_address": address}
@@ -58,7 +66,7 @@ class RayCluster:
 def ray_cluster() -> Iterator[RayCluster]:
     """Run a cluster whose actors import the packages of this checkout."""
     set_here = {
-        "PYTHONPATH": environment_of_checkout()["PYTHONPATH"],
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "RAY_USAGE_STATS_ENABLED": "0",
         # By default actors, and what they start, have a low priority.
         "RAY_worker_niceness": "0",

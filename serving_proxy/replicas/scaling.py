@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many replicas are needed: a given number, or as many as the planner wants for the present traffic."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cost_model.interference import default_interference
+from cost_model.planning.sizing import Sizing
+from cost_model.queueing import Member
+from cost_model.service import RowDistribution, ServiceTime
+from cost_model.workload import Tenant
+from serving_proxy.cores.observations import read_gauges
+from serving_proxy.cores.planning import UNKNOWN_CV
+from serving_proxy.cores.tenants import DeployedTenant, tenants
+from serving_proxy.counters.tally import Tally
+from serving_proxy.counters.windows import Totals
+from serving_proxy.deploy.control import Control
+from serving_proxy.errors import ProxyError
+from serving_proxy.replicas.loop import ReplicaOptions
+from serving_proxy.store import Repository
+
+# New replicas take a while to start, in which traffic grows.
+HEADROOM = 1.25
+# The number falls only if fewer have been enough for this time.
+KEPT_S = 300.0
+_WINDOW_S = 30.0
+_STEP_S = 5.0
+_SETTING = "replicas"
+# Less work than this says nothing about service times.
+_LEAST_RUNS = 20
+
+
+@dataclass(frozen=True)
+class Load:
+    """The traffic of a version over all replicas.
+
+    Attributes
+    ----------
+    rate : float [requests/s]
+    service_us : float [us]
+        Mean CPU time of a request.
+    """
+
+    tenant: DeployedTenant
+    rate: float
+    service_us: float
+
+
+def replicas_for(loads: Sequence[Load], cores: int, least: int, most: int) -> tuple[int, str]:
+    """Return how many replicas meet all SLOs, also while one of them is missing, and why.
+
+    Every replica has all models; its requests share all of its cores, and clients divide requests evenly.
+
+    Parameters
+    ----------
+    loads : sequence of Load
+    cores : int
+        CPUs of a replica.
+    least, most : int
+        Limits of the number.
+    """
+    busy = [load for load in loads if load.rate > 0]
+    if not busy:
+        return least, "no requests"
+    members = [
+        Member(
+            Tenant(
+                load.tenant.name,
+                load.tenant.role,
+                ServiceTime(max(load.service_us, 1.0), 0.0, UNKNOWN_CV),
+                RowDistribution.constant(1),
+                load.tenant.slo_ms,
+                qps=load.rate,
+            ),
+            load.rate * HEADROOM,
+        )
+        for load in busy
+    ]
+    sizing = Sizing(members, default_interference(), 1.0, cores)
+    text = f"{sum(load.rate for load in busy):.0f} requests/s keep {sizing.load / HEADROOM:.1f} cores busy"
+    for count in range(least, most + 1):
+        if sizing.meets(cores, 1 / max(1, count - 1)):
+            return count, text
+    return most, f"{text}, which needs more than {most} replicas"
+
+
+class PlannedScale:
+    """Follows the traffic: grows at once, and shrinks when fewer replicas have been enough for five minutes.
+
+    Parameters
+    ----------
+    versions : callable
+        Returns the versions that may get requests.
+    totals : Totals
+        Counters of all hosts.
+    statistics : callable
+        Returns the newest `stats.json` of each host.
+    cores : int
+        CPUs of a replica.
+    limits : (int, int)
+        Least and largest number of replicas.
+    before : int
+        The number before this proxy began; it counts like one that was needed then.
+    clock : callable
+        Returns seconds.
+    """
+
+    def __init__(
+        self,
+        versions: Callable[[], Sequence[DeployedTenant]],
+        totals: Totals,
+        statistics: Callable[[], Iterable[Mapping[str, Any]]],
+        cores: int,
+        limits: tuple[int, int],
+        before: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._tenants, self._totals, self._cores, self._clock = versions, totals, cores, clock
+        self._statistics = statistics
+        self._least, self._most = limits
+        now = clock()
+        self._needs: deque[tuple[float, int]] = deque([(now, min(max(before, self._least), self._most))])
+        self._samples: deque[tuple[float, dict[str, Tally]]] = deque()
+        self._reason = "no requests have been counted yet"
+
+    def wanted(self) -> tuple[int, str]:
+        """Return the number, and the reason."""
+        now = self._clock()
+        if not self._samples or now - self._samples[-1][0] >= _STEP_S:
+            self._step(now)
+        while len(self._needs) > 1 and now - self._needs[0][0] > KEPT_S:
+            self._needs.popleft()
+        return max(count for _, count in self._needs), f"auto: {self._reason}"
+
+    def _step(self, now: float) -> None:
+        versions = self._tenants()
+        self._samples.append((now, {one.name: self._totals.of((one.model, one.version)) for one in versions}))
+        while len(self._samples) > 2 and now - self._samples[1][0] >= _WINDOW_S:
+            self._samples.popleft()
+        begun, before = self._samples[0]
+        if now - begun < _STEP_S:
+            return
+        per_run = {name: gauges.per_run for name, gauges in read_gauges(self._statistics()).items()}
+        after = self._samples[-1][1]
+        loads = [_load(one, before, after, now - begun, per_run.get(one.name, 1.0)) for one in versions]
+        count, self._reason = replicas_for([load for load in loads if load], self._cores, self._least, self._most)
+        self._needs.append((now, count))
+
+
+def _load(
+    tenant: DeployedTenant, before: Mapping[str, Tally], now: Mapping[str, Tally], elapsed_s: float, per_run: float
+) -> Load | None:
+    """Return the load of a version between two readings; None: too little to know its service time."""
+    if tenant.name not in before:
+        return None
+    added = now[tenant.name] - before[tenant.name]
+    if added.run.count < _LEAST_RUNS:
+        return None
+    arrivals = max(added.requests + added.mirrored, round(added.run.count)) + sum(added.sheds.values())
+    # Each request of a batched run reports the time of the whole run.
+    return Load(tenant, arrivals / elapsed_s, added.run.sum / added.run.count / per_run)
+
+
+@dataclass(frozen=True)
+class FixedScale:
+    """The number that the operator has given."""
+
+    count: int
+
+    def wanted(self) -> tuple[int, str]:
+        """Return the number, and the reason."""
+        return self.count, "--replicas"
+
+
+class StoredScale:
+    """Remembers the number for the next proxy, which has not counted any requests when it begins."""
+
+    def __init__(self, repository: Repository, scale: PlannedScale) -> None:
+        self._repository, self._scale = repository, scale
+        self._stored: int | None = None
+
+    def wanted(self) -> tuple[int, str]:
+        """Return the number, and the reason."""
+        count, reason = self._scale.wanted()
+        if count != self._stored:
+            with contextlib.suppress(ProxyError):
+                self._repository.set_setting(_SETTING, count)
+                self._stored = count
+        return count, reason
+
+
+def make_scale(control: Control, totals: Totals, options: ReplicaOptions) -> FixedScale | StoredScale:
+    """Return what says how many replicas are wanted."""
+    least, most = options.limits
+    if least == most:
+        return FixedScale(least)
+    stored = control.repository.setting(_SETTING)
+    before = stored if isinstance(stored, int) else 0
+    planned = PlannedScale(
+        lambda: tenants(control.models),
+        totals,
+        lambda: [host.stats for host in control.hosts if host.alive],
+        int(options.spec["cores"]),
+        options.limits,
+        before,
+    )
+    return StoredScale(control.repository, planned)
