@@ -4,16 +4,12 @@
 //     bench_row_log FOLDER ROWS UPDATES READS
 //
 // Rows have 32 floats beside key, time and count: 144 bytes. CPU time is that of the process, so the writing thread is in it.
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <iostream>
-#include <memory>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
@@ -23,7 +19,7 @@
 
 #include "src/base/hash.h"
 #include "src/ssd/row_log.h"
-#include "src/storage/bucket_index.h"
+#include "src/storage/ssd_index.h"
 
 namespace elastic_training {
 namespace {
@@ -47,28 +43,30 @@ struct Clocks {
 class IndexedLog {
  public:
   IndexedLog(const std::string& folder, uint32_t rows)
-      : log_({folder, kValues}), index_(rows), known_(Reserve(rows * sizeof(Known))) {
-    for (uint32_t number = 0; number < rows; ++number) {
-      known_.get()[number] = {Mix(number), 0, 0};
-      index_.Insert(HashKey(Mix(number)), number);
-    }
-  }
+      : log_({folder, kValues}), index_(rows + rows / 16, /*depth=*/0), versions_(rows) {}
 
   /// Appends rows that are not there yet, `count` from number `first` on.
   void Add(uint32_t first, uint32_t count) {
     numbers_.resize(count);
     std::iota(numbers_.begin(), numbers_.end(), first);
-    Append();
-    for (size_t i = 0; i < count; ++i) known(i).place = new_places_[i];
+    Append(numbers_.data(), count);
+    for (size_t i = 0; i < count; ++i) {
+      index_.Insert({SsdIndex::BitsOf(HashKey(KeyOf(numbers_[i]))), places_[i], 0, 0, 0, 0});
+    }
   }
 
-  /// Updates the rows of keys [kBatch].
-  void Update(const uint64_t* keys) {
-    Find(kBatch, [&](size_t i) { return keys[i]; });
-    for (size_t i = 0; i < kBatch; ++i) ++known(i).version;
-    Append();
-    for (size_t i = 0; i < kBatch; ++i) std::swap(known(i).place, new_places_[i]);
-    log_.Drop(new_places_.data(), new_places_.size());
+  /// Updates rows [kBatch].
+  void Update(const uint32_t* numbers) {
+    for (size_t i = 0; i < kBatch; ++i) ++versions_[numbers[i]];
+    Prefetch(kBatch, [&](size_t i) { return KeyOf(numbers[i]); });
+    Append(numbers, kBatch);
+    for (size_t i = 0; i < kBatch; ++i) {
+      const uint32_t slot = index_.Find(hashes_[i]);
+      const LogPlace before = index_.place(slot);
+      index_.set_place(slot, places_[i]);
+      places_[i] = before;
+    }
+    log_.Drop(places_.data(), kBatch);
   }
 
   /// Returns how many records were passed.
@@ -76,26 +74,28 @@ class IndexedLog {
     const size_t owed = log_.Owed();
     if (owed == 0) return 0;
     return log_.Reclaim(owed, [this](RowLog::Moved* rows, size_t count) {
-      Find(count, [&](size_t i) { return rows[i].key; });
+      Prefetch(count, [&](size_t i) { return rows[i].key; });
       for (size_t i = 0; i < count; ++i) {
-        LogPlace& place = known(i).place;
-        rows[i].taken = place == rows[i].from;
-        if (rows[i].taken) place = rows[i].to;
+        const uint32_t slot = index_.Find(hashes_[i], [&](uint32_t one) { return index_.place(one) == rows[i].from; });
+        rows[i].taken = slot != SsdIndex::kNone;
+        if (rows[i].taken) index_.set_place(slot, rows[i].to);
       }
     });
   }
 
-  /// Returns how many of the rows of keys [kBatch] have other values than they shall have.
-  size_t Read(const uint64_t* keys) {
+  /// Returns how many of some rows [kBatch] have other values than they shall have.
+  size_t Read(const uint32_t* numbers) {
     found_.resize(kBatch);
-    read_places_.resize(kBatch);
+    places_.resize(kBatch);
     values_.resize(kBatch * kValues);
-    Find(kBatch, [&](size_t i) { return keys[i]; });
-    for (size_t i = 0; i < kBatch; ++i) read_places_[i] = known(i).place;
-    log_.Read(read_places_.data(), keys, kBatch, values_.data(), kValues, found_.data());
+    keys_.resize(kBatch);
+    for (size_t i = 0; i < kBatch; ++i) keys_[i] = KeyOf(numbers[i]);
+    Prefetch(kBatch, [&](size_t i) { return keys_[i]; });
+    for (size_t i = 0; i < kBatch; ++i) places_[i] = index_.place(index_.Find(hashes_[i]));
+    log_.Read(places_.data(), keys_.data(), kBatch, values_.data(), kValues, found_.data());
     size_t wrong = 0;
     for (size_t i = 0; i < kBatch; ++i) {
-      const float first = ValueOf(i);
+      const float first = ValueOf(numbers[i]);
       wrong += found_[i] == 0 || values_[i * kValues] != first || values_[(i + 1) * kValues - 1] != first;
     }
     return wrong;
@@ -108,63 +108,37 @@ class IndexedLog {
   nlohmann::json Stats() const { return log_.Stats(); }
 
  private:
-  // What a table knows of a row on SSD.
-  struct Known {
-    uint64_t key;
-    LogPlace place;
-    uint32_t version;
-  };
+  static uint64_t KeyOf(uint32_t number) { return Mix(number); }
+  float ValueOf(uint32_t number) const { return static_cast<float>((number + versions_[number]) & 0xffffff); }
 
-  // Of large pages, as the memory of tables is (src/storage/row_slabs.cc).
-  static std::unique_ptr<Known, void (*)(void*)> Reserve(size_t bytes) {
-    constexpr size_t kLargePage = size_t{2} << 20;
-    const size_t whole = (bytes + kLargePage - 1) / kLargePage * kLargePage;
-    void* const memory = std::aligned_alloc(kLargePage, whole);
-    if (memory == nullptr) throw std::bad_alloc();
-    madvise(memory, whole, MADV_HUGEPAGE);
-    return {static_cast<Known*>(memory), std::free};
-  }
-
-  // Finds the numbers of rows as a table does: what the next ones need is on its way from memory.
+  // Computes hashes, and has what they need on its way from memory, as a table does.
   template <typename KeyAt>
-  void Find(size_t count, const KeyAt& key_at) {
-    numbers_.resize(count);
+  void Prefetch(size_t count, const KeyAt& key_at) {
     hashes_.resize(count);
     for (size_t i = 0; i < count; ++i) {
       hashes_[i] = HashKey(key_at(i));
       index_.Prefetch(hashes_[i]);
     }
-    for (size_t i = 0; i < count; ++i) {
-      numbers_[i] = index_.Guess(hashes_[i]);
-      if (numbers_[i] != kNoRow) __builtin_prefetch(&known(i), 1);
-    }
-    for (size_t i = 0; i < count; ++i) {
-      const uint64_t key = key_at(i);
-      if (numbers_[i] != kNoRow && known(i).key == key) continue;
-      numbers_[i] = index_.Find(hashes_[i], [&](uint32_t number) { return known_.get()[number].key == key; });
-    }
   }
-  Known& known(size_t i) { return known_.get()[numbers_[i]]; }
-  float ValueOf(size_t i) { return static_cast<float>((numbers_[i] + known(i).version) & 0xffffff); }
-  // Appends the rows of numbers_ to new_places_.
-  void Append() {
-    const size_t count = numbers_.size();
+  // Appends rows to places_.
+  void Append(const uint32_t* numbers, size_t count) {
     new_values_.resize(count * kValues);
     rows_.resize(count);
-    new_places_.resize(count);
+    places_.resize(count);
     for (size_t i = 0; i < count; ++i) {
       float* const values = &new_values_[i * kValues];
-      std::fill_n(values, kValues, ValueOf(i));
-      rows_[i] = {known(i).key, numbers_[i], 1, 0, values};
+      std::fill_n(values, kValues, ValueOf(numbers[i]));
+      rows_[i] = {KeyOf(numbers[i]), numbers[i], 1, 0, values};
     }
-    log_.Append(rows_.data(), count, new_places_.data());
+    log_.Append(rows_.data(), count, places_.data());
   }
 
   RowLog log_;
-  BucketIndex index_;
-  const std::unique_ptr<Known, void (*)(void*)> known_;
-  std::vector<uint64_t> hashes_;
-  std::vector<LogPlace> read_places_, new_places_;
+  SsdIndex index_;
+  // What a row must have.
+  std::vector<uint8_t> versions_;
+  std::vector<uint64_t> hashes_, keys_;
+  std::vector<LogPlace> places_;
   std::vector<uint32_t> numbers_;
   std::vector<float> values_, new_values_;
   std::vector<RowLog::Row> rows_;
@@ -191,26 +165,26 @@ nlohmann::json Measure(const std::string& folder, uint32_t rows, size_t updates,
   result["load"] = load.Since(rows);
   uint64_t draw = 1;
   // Whole batches.
-  const auto draw_keys = [&](size_t count) {
-    std::vector<uint64_t> keys((count + kBatch - 1) / kBatch * kBatch);
-    for (uint64_t& key : keys) key = Mix(Mix(++draw) % rows);
-    return keys;
+  const auto draw_rows = [&](size_t count) {
+    std::vector<uint32_t> numbers((count + kBatch - 1) / kBatch * kBatch);
+    for (uint32_t& number : numbers) number = Mix(++draw) % rows;
+    return numbers;
   };
-  const auto update = [&](const uint64_t* keys) {
+  const auto update = [&](const uint32_t* numbers) {
     const double start = Now(CLOCK_MONOTONIC), cpu = Now(CLOCK_THREAD_CPUTIME_ID);
-    log.Update(keys);
+    log.Update(numbers);
     const bool reclaims = log.Reclaim() != 0;
     return std::tuple(Now(CLOCK_MONOTONIC) - start, Now(CLOCK_THREAD_CPUTIME_ID) - cpu, reclaims);
   };
   // Until reclaiming has its steady state.
-  std::vector<uint64_t> keys = draw_keys(2 * size_t{rows});
-  for (size_t done = 0; done < keys.size(); done += kBatch) update(&keys[done]);
-  keys = draw_keys(updates);
+  std::vector<uint32_t> numbers = draw_rows(2 * size_t{rows});
+  for (size_t done = 0; done < numbers.size(); done += kBatch) update(&numbers[done]);
+  numbers = draw_rows(updates);
   std::vector<double> walls, cpus;
   double most_space = 0;
   const Clocks clocks;
-  for (size_t done = 0; done < keys.size(); done += kBatch) {
-    const auto [wall, cpu, reclaims] = update(&keys[done]);
+  for (size_t done = 0; done < numbers.size(); done += kBatch) {
+    const auto [wall, cpu, reclaims] = update(&numbers[done]);
     if (reclaims) walls.push_back(wall), cpus.push_back(cpu);
     if (done / kBatch % 256 == 0) most_space = std::max(most_space, BytesOf(folder) / kRowBytes / rows);
   }
@@ -225,9 +199,9 @@ nlohmann::json Measure(const std::string& folder, uint32_t rows, size_t updates,
   }
   result["space"] = most_space;
   size_t wrong = 0;
-  keys = draw_keys(reads);
+  numbers = draw_rows(reads);
   const Clocks reading;
-  for (size_t done = 0; done < keys.size(); done += kBatch) wrong += log.Read(&keys[done]);
+  for (size_t done = 0; done < numbers.size(); done += kBatch) wrong += log.Read(&numbers[done]);
   result["read"] = reading.Since(reads);
   result["wrong"] = wrong;
   result["log"] = log.Stats();

@@ -118,7 +118,7 @@ class Cut(Reading):
     memory_bytes : int
         Training waits while it has changed so many bytes of rows that were not read yet.
     leaves_ssd : bool
-        Rows on SSD stay there: of them, the cut has keys, counts and places.
+        Rows on SSD stay there: of them, the cut has places and the first 40 bits of hashes, or string keys.
 
     Attributes
     ----------

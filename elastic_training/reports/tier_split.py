@@ -8,8 +8,11 @@ from dataclasses import dataclass
 
 from elastic_training.tiers import Tiers
 
-# What stays in memory of a row on SSD, and what its record has besides its values (src/ssd/record.h).
-_COLD_BYTES = _RECORD_HEADER = 24
+# What memory has of a row on SSD, without and with a string key (src/storage/ssd_index.h), and what the index of rows
+# in memory has of each.
+_COLD_BYTES, _INDEX_BYTES = {"int64": 16, "string": 24}, 6
+# What a record has besides its values (src/ssd/record.h).
+_RECORD_HEADER = 20
 # Bytes of a row in memory besides its values, without and with a string key (src/storage/row_layout.h).
 _ROW_HEADER = {"int64": 16, "string": 24}
 # Files are reclaimed when they take more than this times the rows on SSD.
@@ -53,10 +56,10 @@ def split_rows(tiers: Tiers | None, key: str, used: float, rows: float, row_byte
     if tiers is None:
         return TierSplit(used, 0.0, 0.0)
     memory = int(tiers.memory)
-    saved = row_bytes - _COLD_BYTES
+    saved = row_bytes + _INDEX_BYTES - _COLD_BYTES[key]
     cold = min(rows, math.ceil((used - memory) / saved)) if used > memory and saved > 0 else 0.0
     values = (row_bytes - _ROW_HEADER[key]) // 4
-    record = (_RECORD_HEADER + 4 * values + 7) // 8 * 8
+    record = _RECORD_HEADER + 4 * values
     left, space = used - cold * saved, _MOST_SPACE * record * cold
     problem = ""
     if left > memory:

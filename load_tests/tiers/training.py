@@ -12,6 +12,8 @@ What RocksDB does with its own thresholds of compaction, which leave more space 
 beside.
 
 A batch of the log's updates is one of 1,024 rows, with the step of reclaiming that follows it.
+
+`index_bytes` measures the memory for each row on SSD.
 """
 
 from __future__ import annotations
@@ -28,11 +30,13 @@ import numpy as np
 
 from load_tests._programs import ROOT
 from load_tests._report import Target
+from load_tests.tiers import index_bytes
 from load_tests.tiers.setup import Setup
 
-__all__ = ["BATCH", "ROW_BYTES", "judge", "measure"]
+__all__ = ["BATCH", "PROGRAM", "ROW_BYTES", "SOURCES", "judge", "measure"]
 
 PROGRAM = ROOT / "build" / "release" / "bench" / "bench_row_log"
+SOURCES = (ROOT / "elastic_training" / "src", ROOT / "elastic_training" / "bench")
 BATCH, ROW_BYTES = 1024, 144
 _KEY_STEP = 0x9E3779B97F4A7C15
 
@@ -56,7 +60,7 @@ def _options(rows: int, bounded: bool) -> Any:
     options.increase_parallelism(2)
     block = rocksdict.BlockBasedOptions()
     block.set_bloom_filter(10, False)
-    block.set_block_cache(rocksdict.Cache(max(24 * rows, 8 << 20)))
+    block.set_block_cache(rocksdict.Cache(max(16 * rows, 8 << 20)))
     options.set_block_based_table_factory(block)
     # The last level has nine tenths of the rows.
     options.set_level_compaction_dynamic_level_bytes(True)
@@ -171,10 +175,13 @@ def measure(setup: Setup) -> dict[str, Any]:
         for what in ("update", "read")
         for clock in ("cpu_s", "s")
     }
+    index = index_bytes.measure(setup.folder / "index", rows)
     worst = [one["log"]["batch_cpu_s"]["worst"] / one["log"]["batch_cpu_s"]["median"] for one in rounds]
     return {
         "rows": rows,
-        "wrong": sum(one[side]["wrong"] for one in rounds for side in ("log", "rocksdb", "rocksdb_unbounded")),
+        "wrong": index["wrong"]
+        + sum(one[side]["wrong"] for one in rounds for side in ("log", "rocksdb", "rocksdb_unbounded")),
+        "index": index,
         "ratios": ratios,
         "worst_batch": float(np.median(worst)),
         "space": max(one["log"]["space"] for one in rounds),
@@ -192,4 +199,5 @@ def judge(case: dict[str, Any]) -> list[Target]:
             "training: worst batch while reclaiming over the median, CPU time", case["worst_batch"], 2, at_least=False
         ),
         Target("training: bytes on SSD over those of live rows", case["space"], 1.5, at_least=False),
+        Target("training: bytes of index for a row on SSD", case["index"]["index_bytes_per_row"], 16, at_least=False),
     ]

@@ -42,7 +42,7 @@ void ChangesCut::Begin() {
 
 void ChangesCut::Keep(Segment* segment, uint32_t row) {
   if (memory_->kept.load(std::memory_order_relaxed) >= memory_->limit) {
-    table_->store_.MarkChanged(row, &table_->store_.header(row));
+    segment->MarkChanged(row);
     left_some_.store(true, std::memory_order_relaxed);
     return;
   }
@@ -78,7 +78,8 @@ RowBlock ChangesCut::Read(size_t bytes) {
     records_ = store.records.TakeMarks(static_cast<uint8_t>(mark_));
     has_chunks_ = true;
   }
-  const auto may_have_changed = [&](uint32_t row) {
+  const auto may_have_changed = [&](const Segment& segment, uint32_t row) {
+    if (IsOnSsd(row)) return (segment.flags(row) & mark_) != 0;
     const std::vector<bool>& chunks = IsRecord(row) ? records_ : full_;
     const size_t chunk = (row & ~kRecordBit) / RowSlabs::kChunkRows;
     return chunk < chunks.size() && chunks[chunk];
@@ -90,12 +91,11 @@ RowBlock ChangesCut::Read(size_t bytes) {
       out.Append(std::move(kept));
     } else if (!walked_) {
       Walk(may_have_changed, [&](Segment* segment, const std::vector<uint32_t>& rows) {
-        FetchFromSsd(rows, [&](const RowHeader& header) { return header.Has(mark_); });
+        FetchFromSsd(*segment, rows, [&](uint32_t flags) { return (flags & mark_) != 0; });
         for (const uint32_t row : rows) {
-          RowHeader& header = store.header(row);
-          if (!header.Has(mark_)) continue;
+          if ((segment->flags(row) & mark_) == 0) continue;
           Append(*segment, row, &out);
-          header.Clear(mark_);
+          segment->ClearFlags(row, mark_);
         }
       });
       Rest();
@@ -117,9 +117,9 @@ bool ChangesCut::End() {
   if (begun_) {
     // No row may have the mark when the next cut begins, and then nobody calls Keep any more.
     while (!walked_) {
-      Walk([](uint32_t) { return true; },
-           [&](Segment*, const std::vector<uint32_t>& rows) {
-             for (const uint32_t row : rows) table_->store_.header(row).Clear(mark_);
+      Walk([](const Segment&, uint32_t) { return true; },
+           [&](Segment* segment, const std::vector<uint32_t>& rows) {
+             for (const uint32_t row : rows) segment->ClearFlags(row, mark_);
            });
     }
     whole_ = whole_ && !lost_ && !out_of_memory_ && !unreadable_;

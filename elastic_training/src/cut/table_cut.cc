@@ -55,14 +55,14 @@ void TableCut::Begin(bool changes_only, bool tracks) {
   table_->store_.cut_phase ^= kCutFlag;
 }
 
-bool TableCut::Wanted(RowHeader* header) const {
-  if (changes_only_ && !header->Has(kCheckpointDirty)) return false;
-  if (takes_marks_) header->Clear(kCheckpointDirty);
+bool TableCut::Wanted(Segment* segment, uint32_t row) const {
+  if (changes_only_ && (segment->flags(row) & kCheckpointDirty) == 0) return false;
+  if (takes_marks_) segment->ClearFlags(row, kCheckpointDirty);
   return true;
 }
 
 void TableCut::Keep(Segment* segment, uint32_t row) {
-  if (!Wanted(&table_->store_.header(row)) || memory_->gave_up()) return;
+  if (!Wanted(segment, row) || memory_->gave_up()) return;
   try {
     RowBlock& kept = segment->kept();
     Append(*segment, row, &kept);
@@ -80,19 +80,22 @@ void TableCut::Keep(Segment* segment, uint32_t row) {
 }
 
 void TableCut::WalkInto(RowBlock* out) {
-  Walk([](uint32_t) { return true; },
+  const uint32_t phase = table_->store_.cut_phase;
+  Walk([](const Segment&, uint32_t) { return true; },
        [&](Segment* segment, const std::vector<uint32_t>& rows) {
          if (out != nullptr && !leaves_ssd_) {
-           FetchFromSsd(rows, [&](const RowHeader& header) {
-             const bool unread = (header.count_flags & kCutFlag) != table_->store_.cut_phase;
-             return unread && (!changes_only_ || header.Has(kCheckpointDirty));
+           FetchFromSsd(*segment, rows, [&](uint32_t flags) {
+             return (flags & kCutFlag) != phase && (!changes_only_ || (flags & kCheckpointDirty) != 0);
            });
          }
          for (const uint32_t row : rows) {
-           RowHeader& header = table_->store_.header(row);
-           if ((header.count_flags & kCutFlag) == table_->store_.cut_phase) continue;
-           if (Wanted(&header) && out != nullptr) Append(*segment, row, out);
-           header.count_flags ^= kCutFlag;
+           if ((segment->flags(row) & kCutFlag) == phase) continue;
+           if (Wanted(segment, row) && out != nullptr) Append(*segment, row, out);
+           if (phase != 0) {
+             segment->SetFlags(row, kCutFlag);
+           } else {
+             segment->ClearFlags(row, kCutFlag);
+           }
          }
          if (out != nullptr) out->Append(std::move(segment->kept()));
          segment->kept() = RowBlock();

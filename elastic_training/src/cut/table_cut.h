@@ -83,7 +83,7 @@ class TableCut final : public TableReader {
  private:
   // Takes the rows of a part of a segment, into `out` unless it is null.
   void WalkInto(RowBlock* out);
-  bool Wanted(RowHeader* header) const;
+  bool Wanted(Segment* segment, uint32_t row) const;
 
   CutMemory* const memory_;
   bool begun_ = false, ended_ = false, whole_ = false, changes_only_ = false, takes_marks_ = false,

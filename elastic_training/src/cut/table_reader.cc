@@ -26,9 +26,9 @@ void TableReader::LetOthersBegin() {
 }
 
 void TableReader::Append(const Segment& segment, uint32_t row, RowBlock* block) const {
-  const bool stays = leaves_ssd_ && table_->store_.IsOnSsd(row);
+  const bool stays = leaves_ssd_ && IsOnSsd(row);
   const RowView view = stays ? table_->HeaderOf(segment, row) : table_->ViewOf(segment, row);
-  const uint32_t kind = stays ? kOnSsdKind | table_->store_.stub(row).place : static_cast<uint32_t>(view.kind);
+  const uint32_t kind = stays ? kOnSsdKind | segment.ssd().place(SsdSlot(row)) : static_cast<uint32_t>(view.kind);
   block->keys.push_back(view.key);
   for (const uint32_t value : {view.touch, view.count, kind}) block->meta.push_back(value);
   if (table_->config().string_keys) {
@@ -39,16 +39,15 @@ void TableReader::Append(const Segment& segment, uint32_t row, RowBlock* block) 
   block->values.insert(block->values.end(), view.weights, view.weights + columns_);
 }
 
-void TableReader::FetchFromSsd(const std::vector<uint32_t>& rows,
-                               const std::function<bool(const RowHeader&)>& wanted) const {
-  const RowStore& store = table_->store_;
-  if (store.log == nullptr) return;
+void TableReader::FetchFromSsd(const Segment& segment, const std::vector<uint32_t>& rows,
+                               const std::function<bool(uint32_t flags)>& wanted) const {
   std::vector<LogPlace> places;
   for (const uint32_t row : rows) {
-    if (store.IsOnSsd(row) && wanted(store.header(row))) places.push_back(store.stub(row).place);
+    if (IsOnSsd(row) && wanted(segment.flags(row))) places.push_back(segment.ssd().place(SsdSlot(row)));
   }
+  if (places.empty()) return;
   std::sort(places.begin(), places.end());
-  store.log->Fetch(places.data(), places.size());
+  table_->store_.log->Fetch(places.data(), places.size());
 }
 
 RowBlock TableReader::TakeEvicted() {

@@ -35,7 +35,8 @@ class TableReader : public RowKeeper {
   template <typename Choose, typename Take>
   void Walk(const Choose& choose, const Take& take);
   /// Asks the device for those of some rows that are on SSD and wanted, so that it has many requests at a time.
-  void FetchFromSsd(const std::vector<uint32_t>& rows, const std::function<bool(const RowHeader&)>& wanted) const;
+  void FetchFromSsd(const Segment& segment, const std::vector<uint32_t>& rows,
+                    const std::function<bool(uint32_t flags)>& wanted) const;
   /// Lets a writer that waits for the segment have it.
   void Rest() const;
   /// Begins to count what is trained, for Rest.
@@ -77,8 +78,8 @@ void TableReader::Walk(const Choose& choose, const Take& take) {
     rows_.clear();
     for (int passed = 0; more && rows_.size() < kWalkRows && passed < kWalkBuckets; ++passed) {
       more = segment->ForEachFrom(&bucket_, [&](uint32_t row) {
-        if (!choose(row)) return;
-        __builtin_prefetch(table_->store_.address(row), /*rw=*/1);
+        if (!choose(*segment, row)) return;
+        if (!IsOnSsd(row)) __builtin_prefetch(table_->store_.address(row), /*rw=*/1);
         rows_.push_back(row);
       });
     }

@@ -84,7 +84,8 @@ Eviction::Eviction(ElasticTable* table, double step_s)
 }
 
 double Eviction::RowBytes(const RowView& row) const {
-  return static_cast<double>(row.weights != nullptr ? table_->layout().full_bytes : table_->layout().record_bytes);
+  if (row.weights != nullptr) return static_cast<double>(table_->layout().full_bytes);
+  return static_cast<double>(row.kind == RowKind::kFull ? SsdIndex::kRowBytes : table_->layout().record_bytes);
 }
 
 double Eviction::UsedBytes(const RowCounts& rows) const {
@@ -182,10 +183,11 @@ void Eviction::FindCut() {
     const double used = limit.bytes ? UsedBytes(rows) : static_cast<double>(rows.full + rows.ssd);
     if (used <= limit.limit) continue;
     // What does not leave with rows, as the filter, makes the share of rows that leave larger.
-    const double in_rows = limit.bytes ? rows.full * static_cast<double>(table_->layout().full_bytes) +
-                                             (rows.candidates + rows.released + rows.ssd) *
-                                                 static_cast<double>(table_->layout().record_bytes)
-                                       : used;
+    const double in_rows =
+        limit.bytes ? rows.full * static_cast<double>(table_->layout().full_bytes) +
+                          (rows.candidates + rows.released) * static_cast<double>(table_->layout().record_bytes) +
+                          rows.ssd * static_cast<double>(SsdIndex::kRowBytes)
+                    : used;
     if (in_rows > 0) RaiseCut(limit, std::min((used - limit.keep * limit.limit) / in_rows, 1.0));
   }
 }

@@ -34,11 +34,12 @@ void TierSweep::Measure() {
 
 void TierSweep::CheckIndexFits() const {
   const RowCounts rows = table_->counts();
-  const size_t records = static_cast<size_t>(rows.full + rows.candidates + rows.released + rows.ssd);
-  const size_t least = other_bytes_ + records * table_->layout().record_bytes;
+  const auto records = static_cast<size_t>(rows.candidates + rows.released);
+  const auto others = static_cast<size_t>(rows.full + rows.ssd);
+  const size_t least = other_bytes_ + records * table_->layout().record_bytes + others * SsdIndex::kRowBytes;
   const TiersConfig& tiers = table_->config().tiers;
   if (least <= tiers.memory_bytes) return;
-  throw SsdError(SsdError::Kind::kFull, "keys and index of " + std::to_string(records) + " rows take " +
+  throw SsdError(SsdError::Kind::kFull, "keys and index of " + std::to_string(records + others) + " rows take " +
                                             std::to_string(least) + " bytes, of at most " +
                                             std::to_string(tiers.memory_bytes) +
                                             " of memory; raise memory, or evict rows");
@@ -46,7 +47,7 @@ void TierSweep::CheckIndexFits() const {
 
 void TierSweep::FindCut() {
   const size_t keep = static_cast<size_t>(kKeep * static_cast<double>(table_->config().tiers.memory_bytes));
-  const size_t a_row = table_->layout().full_bytes - table_->layout().record_bytes;
+  const size_t a_row = table_->layout().full_bytes - SsdIndex::kRowBytes;
   const double wanted = static_cast<double>(Used() - std::min(Used(), keep)) / static_cast<double>(a_row);
   std::vector<uint32_t> touches;
   uint64_t cursor = cursor_;
@@ -123,11 +124,8 @@ nlohmann::json TierSweep::Stats() const {
   if (log == nullptr) return nullptr;
   const RowCounts rows = table_->counts();
   const std::lock_guard<std::mutex> lock(mutex_);
-  return {{"memory_limit", table_->config().tiers.memory_bytes},
-          {"memory_rows", rows.full},
-          {"ssd_rows", rows.ssd},
-          {"moved_to_ssd", moved_},
-          {"log", log->Stats()}};
+  return {{"memory_limit", table_->config().tiers.memory_bytes}, {"memory_rows", rows.full}, {"ssd_rows", rows.ssd},
+          {"ssd_index_bytes", table_->ssd_index_bytes()},        {"moved_to_ssd", moved_},   {"log", log->Stats()}};
 }
 
 }  // namespace elastic_training

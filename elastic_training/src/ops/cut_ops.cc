@@ -49,7 +49,8 @@ cut: handle; the cut ends with the last copy of it.
 changes_only: whether rows are the changes since `base`; otherwise all rows, because a table does not know its changes.
 steps: [N] updates of each table.
 occurrences: [N] keys that training has looked up in each table.
-leaves_ssd: whether rows on SSD stay there: the cut then has their places, and `token` is what ElasticTableForget takes.
+leaves_ssd: whether rows on SSD stay there: the cut then has their places and the first 40 bits of the hashes of their
+  keys (but string keys whole), since the log has the rest, and `token` is what ElasticTableForget takes.
 )doc");
 
 REGISTER_OP("ElasticTableCutRead")
@@ -73,7 +74,8 @@ keys: [n] keys, or fingerprints of strings; none at the end.
 lengths: [n] of string keys [bytes], else [0].
 texts: scalar, the string keys one after the other.
 values: [rows of kind 1, columns] weights, and slots unless the cut is of ElasticTableChangesBegin.
-meta: [n, 3]: last touch [s since 2020-01-01 UTC], count, kind (1 row, 2 released row, 3 candidate).
+meta: [n, 3]: last touch [s since 2020-01-01 UTC], count, kind (1 row, 2 released row, 3 candidate; of rows that stay on
+  SSD, rounded touches and counts, and the place with the highest of 32 bits).
 )doc");
 
 REGISTER_OP("ElasticTableCutEvicted")

@@ -42,8 +42,8 @@ REGISTER_OP("ElasticTableAdopt")
 Adds rows that a checkpoint has left on SSD, after ElasticTableResume. Each is read, so that a damaged one is found.
 
 table: handle of the table.
-keys: [n]
-meta: [n, 3]: last touch [s since 2020-01-01 UTC], count, and place with the highest of 32 bits.
+keys: [n] as ElasticTableCutRead returned them.
+meta: [n, 3]: the last column has places with the highest of 32 bits.
 )doc");
 
 REGISTER_OP("ElasticTableForget")
@@ -93,18 +93,12 @@ class AdoptOp : public OpKernel {
                 TableError(found->table, "meta has shape ", context->input(2).shape().DebugString(), ", expected [",
                            count, ",3]"));
     const auto meta = context->input(2).matrix<int64_t>();
-    std::vector<int64_t> touches(batch.count), counts(batch.count);
     std::vector<LogPlace> places(batch.count);
     for (int64_t i = 0; i < count; ++i) {
-      touches[i] = meta(i, 0);
-      counts[i] = meta(i, 1);
       places[i] = static_cast<LogPlace>(meta(i, 2)) & ~kOnSsdKind;
     }
-    RowContents contents;
-    contents.touches = touches.data();
-    contents.counts = counts.data();
     const Writing writing;
-    OP_REQUIRES_OK(context, Guarded(found->table, [&] { found->table.Adopt(batch, contents, places.data()); }));
+    OP_REQUIRES_OK(context, Guarded(found->table, [&] { found->table.Adopt(batch, places.data()); }));
   }
 };
 

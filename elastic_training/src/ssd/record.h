@@ -33,6 +33,7 @@ struct RecordHeader {
   uint32_t touch;
 
   uint64_t key() const { return static_cast<uint64_t>(key_high) << 32 | key_low; }
+  uint32_t count() const { return count_kind >> 8; }
 };
 static_assert(sizeof(RecordHeader) == 20, "records begin with 20 bytes");
 

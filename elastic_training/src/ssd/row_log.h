@@ -79,10 +79,11 @@ class RowLog {
   void Drop(const LogPlace* places, size_t count);
   void Drop(LogPlace place) { Drop(&place, 1); }
 
-  /// Reads the rows of `keys` at `places` [count] into values + i · stride. found[i] becomes 0 if there is no row of this
-  /// key: it was moved meanwhile, so the caller looks up its place again. \throws SsdError if a record is damaged
-  void Read(const LogPlace* places, const uint64_t* keys, size_t count, float* values, size_t stride,
-            uint8_t* found) const;
+  /// Reads the rows of `keys` at `places` [count] into values + i · stride, and their headers unless that is null. found[i]
+  /// becomes 0 if there is no row of this key: it was moved meanwhile, so the caller looks up its place again, or the row is
+  /// that of another key. `keys` null: any key. \throws SsdError if a record is damaged
+  void Read(const LogPlace* places, const uint64_t* keys, size_t count, float* values, size_t stride, uint8_t* found,
+            RecordHeader* headers = nullptr) const;
   /// Asks the device for rows that Read will want.
   void Fetch(const LogPlace* places, size_t count) const;
 

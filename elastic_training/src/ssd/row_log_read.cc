@@ -37,7 +37,7 @@ void RowLog::Check(const LogFile& file, uint32_t slot, const char* record) const
 }
 
 void RowLog::Read(const LogPlace* places, const uint64_t* keys, size_t count, float* values, size_t stride,
-                  uint8_t* found) const {
+                  uint8_t* found, RecordHeader* headers) const {
   const FilesPointer files = this->files();
   thread_local std::vector<char> record;
   thread_local std::vector<uint32_t> mapped, missing;
@@ -48,7 +48,8 @@ void RowLog::Read(const LogPlace* places, const uint64_t* keys, size_t count, fl
   const auto take = [&](size_t i, const char* from) {
     RecordHeader header;
     std::memcpy(&header, from, sizeof(header));
-    found[i] = header.key() == keys[i];
+    found[i] = keys == nullptr || header.key() == keys[i];
+    if (headers != nullptr) headers[i] = header;
     if (found[i]) std::memcpy(values + i * stride, from + sizeof(header), settings_.values * sizeof(float));
   };
   const auto take_cached = [&](size_t i) {

@@ -1,48 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/storage/bucket_index.h"
 
-#include <sys/mman.h>
-
-#include <cstdlib>
-#include <new>
-#include <utility>
-
 namespace elastic_training {
 namespace {
 
 constexpr double kMaxFill = 15.0 / 16;
-// Memory from here on is mapped, since the heap would keep the holes that growing indexes leave.
-constexpr size_t kMinMappedBytes = 32 << 10;
 
 }  // namespace
 
 BucketIndex::BucketIndex(uint32_t entries) {
   bucket_count_ = static_cast<uint32_t>(entries / (kMaxFill * kEntries)) + 1;
   limit_ = static_cast<uint32_t>(bucket_count_ * (kMaxFill * kEntries));
-  if (bytes() >= kMinMappedBytes) {
-    void* const mapped = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapped == MAP_FAILED) throw std::bad_alloc();
-    buckets_ = static_cast<Bucket*>(mapped);
-    return;
-  }
-  buckets_ = static_cast<Bucket*>(std::aligned_alloc(sizeof(Bucket), bytes()));
-  if (buckets_ == nullptr) throw std::bad_alloc();
-  for (uint32_t i = 0; i < bucket_count_; ++i) buckets_[i] = Bucket();
-}
-
-BucketIndex::~BucketIndex() {
-  if (bytes() >= kMinMappedBytes) {
-    munmap(buckets_, bytes());
-  } else {
-    std::free(buckets_);
-  }
-}
-
-void BucketIndex::swap(BucketIndex& other) noexcept {
-  std::swap(buckets_, other.buckets_);
-  std::swap(bucket_count_, other.bucket_count_);
-  std::swap(size_, other.size_);
-  std::swap(limit_, other.limit_);
+  buckets_ = LineMemory<Bucket>(bucket_count_);
 }
 
 void BucketIndex::Insert(uint64_t hash, uint32_t row) {

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/storage/line_memory.h"
 #include "src/storage/row_layout.h"
 
 #ifdef __SSE2__
@@ -23,13 +24,6 @@ class BucketIndex {
   static constexpr uint32_t kEntries = 12;
 
   BucketIndex() = default;
-  ~BucketIndex();
-  BucketIndex(BucketIndex&& other) noexcept { swap(other); }
-  BucketIndex& operator=(BucketIndex&& other) noexcept {
-    swap(other);
-    return *this;
-  }
-
   /// Makes an empty index with room for `entries`, at least. \throws std::bad_alloc
   explicit BucketIndex(uint32_t entries);
 
@@ -38,9 +32,9 @@ class BucketIndex {
   bool full() const { return size_ >= limit_; }
   /// Whether a larger index would be good: 31/32 of the limit are used.
   bool crowded() const { return size_ >= limit_ - limit_ / 32; }
-  size_t bytes() const { return static_cast<size_t>(bucket_count_) * sizeof(Bucket); }
+  uint32_t buckets() const { return bucket_count_; }
+  size_t bytes() const { return buckets_.bytes(); }
   /// Asks for the memory of the first bucket of a hash.
-
   void Prefetch(uint64_t hash) const {
     if (bucket_count_ != 0) __builtin_prefetch(&buckets_[home(hash)]);
   }
@@ -125,9 +119,8 @@ class BucketIndex {
 
   // The bucket and the place in it of an entry that is present.
   void Locate(uint64_t hash, uint32_t row, uint32_t* bucket, uint32_t* entry) const;
-  void swap(BucketIndex& other) noexcept;
 
-  Bucket* buckets_ = nullptr;
+  LineMemory<Bucket> buckets_;
   uint32_t bucket_count_ = 0, size_ = 0, limit_ = 0;
 };
 

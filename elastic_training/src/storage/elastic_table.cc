@@ -25,8 +25,7 @@ ElasticTable::ElasticTable(TableConfig config)
       optimizer_(MakeFor(config_, [&] { return Optimizer::Create(config_.optimizer, config_.dim); })),
       admission_(MakeFor(config_, [&] { return Admission::Create(config_.admission, config_.seed); })),
       initial_(MakeFor(config_, [&] { return InitialRow(config_.initializer, config_.seed, config_.dim); })),
-      store_(RowLayout(config_.dim, optimizer_->slots(), config_.string_keys, config_.tiers.enabled), *optimizer_,
-             initial_),
+      store_(RowLayout(config_.dim, optimizer_->slots(), config_.string_keys), *optimizer_, initial_),
       directory_(&store_) {
   if (optimizer_->tells_outcomes() && config_.default_value != 0) {
     throw std::invalid_argument("table '" + config_.name +
@@ -70,8 +69,7 @@ size_t ElasticTable::bytes() const {
 }
 
 size_t ElasticTable::free_bytes(const RowCounts& rows) const {
-  const size_t used =
-      rows.full * layout().full_bytes + (rows.candidates + rows.released + rows.ssd) * layout().record_bytes;
+  const size_t used = rows.full * layout().full_bytes + (rows.candidates + rows.released) * layout().record_bytes;
   const size_t taken = store_.full.bytes() + store_.records.bytes();
   return taken > used ? taken - used : 0;
 }

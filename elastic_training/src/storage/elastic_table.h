@@ -37,9 +37,11 @@ enum class RowKind : uint8_t {
 
 /// A row that a visitor sees, valid during the call.
 struct RowView {
+  /// Of a row on SSD that was not read: what the index has of the hash of its key (SsdIndex::BitsOf).
   uint64_t key;
   std::string_view text;
   RowKind kind;
+  /// Of a row on SSD that was not read, these and the norm are rounded up.
   uint32_t touch, count;
   /// [dim] and [slots]; null unless the row is full, or if it is on SSD and was not read.
   const float *weights, *slots;
@@ -138,17 +140,21 @@ class ElasticTable {
 
   /// The log on SSD; null without one.
   RowLog* log() const { return store_.log.get(); }
-  /// Memory of rows and records that are in use [bytes], without indexes and string keys; takes no locks.
+  /// Memory of rows and records that are in use and of the index of rows on SSD [bytes], without other indexes and string
+  /// keys; takes no locks.
   size_t row_memory() const {
     return static_cast<size_t>(store_.full_rows.load(std::memory_order_relaxed)) * layout().full_bytes +
-           static_cast<size_t>(store_.record_rows.load(std::memory_order_relaxed)) * layout().record_bytes;
+           static_cast<size_t>(store_.record_rows.load(std::memory_order_relaxed)) * layout().record_bytes +
+           ssd_index_bytes();
   }
+  /// Memory of the index of rows on SSD [bytes].
+  size_t ssd_index_bytes() const { return static_cast<size_t>(store_.ssd_index_bytes.load(std::memory_order_relaxed)); }
   int64_t rows_in_memory() const { return store_.full_rows.load(std::memory_order_relaxed); }
   /// Asks the device for rows on SSD that a call will look up.
   void Prefetch(const KeyBatch& keys) const;
-  /// Adds rows that a checkpoint has left on SSD at `places` [count]; `rows` has touches and counts. The log has resumed the
-  /// checkpoint. \throws SsdError if one is not there.
-  void Adopt(const KeyBatch& keys, const RowContents& rows, const LogPlace* places);
+  /// Adds rows that a checkpoint has left on SSD at `places` [count]; of numbers, the keys may be those that RowView has.
+  /// The log has resumed the checkpoint. \throws SsdError if one is not there.
+  void Adopt(const KeyBatch& keys, const LogPlace* places);
   /// Takes the new places of rows that the log has moved, if they are still where they were.
   void MoveInLog(RowLog::Moved* rows, size_t count);
 
@@ -198,16 +204,19 @@ class ElasticTable {
                        LookupCounts* counts);
   void CopyRow(uint32_t row, float* out) const;
   // Rows on SSD (src/storage/table_tiers.cc).
-  /// Reads the values of the row of a record [dim + slots] into memory of this thread; its segment is locked.
-  const float* ReadFromSsd(uint32_t record) const;
+  /// Reads a row on SSD into memory of this thread; its segment is locked. \throws SsdError
+  RowOnSsd ReadFromSsd(const Segment& segment, uint32_t row) const;
+  SsdError NoRowAt(LogPlace place) const;
   /// Gives rows on SSD that a call looks up full rows, with one batch of reads. `scratch->pending` has the positions.
   void MoveIn(const KeyBatch& keys, KeyScratch* scratch);
-  /// Does so for one row; its segment is locked exclusively. Returns its new number.
-  uint32_t MoveIn(Segment* segment, uint64_t hash, uint32_t row) {
-    return store_.IsOnSsd(row) ? segment->MoveToMemory(hash, row, ReadFromSsd(row)) : row;
-  }
-  /// Reads the rows of scratch->on_ssd, and passes each as `take(position, values)`; positions whose rows are elsewhere
-  /// meanwhile become pending.
+  /// Does so for what was found for one key; its segment is locked exclusively. Returns the row's new number, kNoRow if it
+  /// is that of another key.
+  uint32_t MoveIn(Segment* segment, const KeyRef& key, uint32_t row);
+  /// Adds a row on SSD that was read, in the place of what the key has now.
+  void AdoptRow(Segment* segment, const KeyRef& key, LogPlace place, const RowOnSsd& read);
+  /// Removes rows on SSD of a segment, whose keys are read if somebody wants to know what was evicted.
+  void EvictFromSsd(Segment* segment, const std::vector<uint32_t>& rows);
+  /// Reads the rows of scratch->on_ssd, and passes each as `take(position, RowOnSsd)`; other positions become pending.
   template <typename Take>
   void ReadAll(const KeyBatch& keys, KeyScratch* scratch, const Take& take) const;
   UpdateResult SumGradients(const UpdateRequest& request, KeyScratch* scratch);
@@ -217,9 +226,10 @@ class ElasticTable {
   RowView HeaderOf(const Segment& segment, uint32_t row) const;
   /// With the values of a row on SSD, valid until the next call of the thread. \throws SsdError
   RowView ViewOf(const Segment& segment, uint32_t row) const;
+  /// A row that is not on SSD.
   void EvictRow(Segment* segment, uint64_t hash, uint32_t row);
   size_t recorded_evictions() const;
-  void RecordEviction(const Segment& segment, uint32_t row, bool candidate);
+  void RecordEviction(uint64_t key, std::string_view text, bool candidate);
 
   const TableConfig config_;
   const std::unique_ptr<const Optimizer> optimizer_;

@@ -38,15 +38,19 @@ struct KeyScratch {
   /// Of updates: sums of gradients of repeated keys, and where they are.
   std::vector<float> sums;
   std::vector<uint32_t> sum_of;
-  /// Rows on SSD that the call has found: their positions, and where they are.
+  /// Rows on SSD that the call has found: their positions, where they are, and what was read there.
   std::vector<uint32_t> on_ssd, ssd_places;
   std::vector<float> ssd_values;
+  std::vector<RecordHeader> ssd_headers;
+  /// Whether rows on SSD are now read one by one, with their segment locked, because some were not where they were found.
+  bool one_by_one = false;
 
   void Hash(const KeyBatch& batch) {
     hashes.resize(batch.count);
     // What a call has left that ended with an error.
     on_ssd.clear();
     ssd_places.clear();
+    one_by_one = false;
     for (size_t i = 0; i < batch.count; ++i) hashes[i] = HashKey(batch.keys[i]);
   }
 

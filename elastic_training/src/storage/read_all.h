@@ -19,16 +19,20 @@ void ElasticTable::ReadAll(const KeyBatch& keys, KeyScratch* scratch, const Take
   std::vector<uint8_t> found(count);
   for (size_t i = 0; i < count; ++i) wanted[i] = keys.keys[scratch->on_ssd[i]];
   scratch->ssd_values.resize(count * values);
+  scratch->ssd_headers.resize(count);
   const std::vector<uint32_t> positions = std::move(scratch->on_ssd), places = std::move(scratch->ssd_places);
   // An error leaves nothing to the next call.
   scratch->on_ssd.clear();
   scratch->ssd_places.clear();
-  store_.log->Read(places.data(), wanted.data(), count, scratch->ssd_values.data(), values, found.data());
+  store_.log->Read(places.data(), wanted.data(), count, scratch->ssd_values.data(), values, found.data(),
+                   scratch->ssd_headers.data());
   for (size_t i = 0; i < count; ++i) {
     if (found[i] != 0) {
-      take(positions[i], &scratch->ssd_values[i * values]);
+      take(positions[i], RowOnSsd{scratch->ssd_headers[i], &scratch->ssd_values[i * values]});
     } else {
+      // It has moved meanwhile, or it is the row of another key.
       scratch->pending.push_back(positions[i]);
+      scratch->one_by_one = true;
     }
   }
 }

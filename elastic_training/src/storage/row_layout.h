@@ -5,8 +5,10 @@
 //
 // Only tables with string keys have the bytes (where they are in the arena of the segment). A row has one of two sizes:
 // full, or a record without weights and slots. Records are candidates, which admission counts, and released rows, whose
-// weights are all zero. The row number says which: the highest bit is set for records. In tables with a tier on SSD, records
-// are 8 bytes longer, and rows that are there have one.
+// weights are all zero. The row number says which: the highest bit is set for records.
+//
+// Rows on SSD have neither: their two highest bits are set, and the others are a slot of their segment's index
+// (ssd_index.h).
 #ifndef ELASTIC_TRAINING_STORAGE_ROW_LAYOUT_H_
 #define ELASTIC_TRAINING_STORAGE_ROW_LAYOUT_H_
 
@@ -18,7 +20,14 @@ namespace elastic_training {
 constexpr uint32_t kRecordBit = 1u << 31;
 constexpr uint32_t kNoRow = UINT32_MAX;
 
+/// Set beside kRecordBit in the numbers of rows on SSD. No other row has so high a number.
+constexpr uint32_t kSsdBit = 1u << 30;
+
+/// Whether a row, which is none on SSD, is a record.
 inline bool IsRecord(uint32_t row) { return (row & kRecordBit) != 0; }
+inline bool IsOnSsd(uint32_t row) { return row >= (kRecordBit | kSsdBit) && row != kNoRow; }
+inline uint32_t SsdRow(uint32_t slot) { return kRecordBit | kSsdBit | slot; }
+inline uint32_t SsdSlot(uint32_t row) { return row & (kSsdBit - 1); }
 
 /// Consumers of changes (src/cut): publishers of deltas, and incremental checkpoints.
 constexpr int kPublisherConsumer = 0;
@@ -41,8 +50,6 @@ enum RowFlags : uint32_t {
   kReleasedFlag = 1 << 5,
   /// Differs from RowStore::cut_phase while the cut of a checkpoint has still to read the row.
   kCutFlag = 1 << 6,
-  /// A record of a row whose weights and slots are in the log on SSD (src/ssd).
-  kOnSsdFlag = 1 << 7,
 };
 
 struct RowHeader {
@@ -71,26 +78,18 @@ struct StringPlace {
   uint32_t offset, size;
 };
 
-/// Where a row on SSD is, and the norm of its weights, which eviction looks at.
-struct SsdStub {
-  uint32_t place;
-  float norm;
-};
-
 /// Sizes of the rows of a table.
 struct RowLayout {
-  /// `tiered`: records have a stub.
-  RowLayout(size_t dim, size_t slots, bool string_keys, bool tiered = false)
+  RowLayout(size_t dim, size_t slots, bool string_keys)
       : dim(dim),
         slots(slots),
         string_keys(string_keys),
         weights_offset(sizeof(RowHeader) + (string_keys ? sizeof(StringPlace) : 0)),
         full_bytes((weights_offset + (dim + slots) * sizeof(float) + 7) / 8 * 8),
-        record_bytes(weights_offset + (tiered ? sizeof(SsdStub) : 0)) {}
+        record_bytes(weights_offset) {}
 
   RowHeader& header(char* row) const { return *reinterpret_cast<RowHeader*>(row); }
   StringPlace& string(char* row) const { return *reinterpret_cast<StringPlace*>(row + sizeof(RowHeader)); }
-  SsdStub& stub(char* record) const { return *reinterpret_cast<SsdStub*>(record + weights_offset); }
   /// [dim + slots], of a full row.
   float* weights(char* row) const { return reinterpret_cast<float*>(row + weights_offset); }
 

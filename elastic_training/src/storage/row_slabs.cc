@@ -12,12 +12,11 @@ namespace {
 
 constexpr size_t kMinSlabBytes = 16 << 20;
 constexpr uint32_t kMaxSlabShift = 20;
-constexpr uint32_t kMaxRows = (1u << 31) - (1u << kMaxSlabShift);
 constexpr size_t kHugePage = 2 << 20;
 
 }  // namespace
 
-RowSlabs::RowSlabs(size_t row_bytes) : row_bytes_(row_bytes) {
+RowSlabs::RowSlabs(size_t row_bytes, uint32_t most_rows) : row_bytes_(row_bytes), most_rows_(most_rows) {
   while (shift_ < kMaxSlabShift && (row_bytes << shift_) < kMinSlabBytes) ++shift_;
   mask_ = (1u << shift_) - 1;
   marks_offset_ = row_bytes << shift_;
@@ -35,7 +34,7 @@ RowSlabs::~RowSlabs() {
 uint32_t RowSlabs::TakeChunk() {
   const std::lock_guard<std::mutex> lock(growth_);
   const uint32_t first = taken_.load(std::memory_order_relaxed);
-  if (first >= kMaxRows) throw std::bad_alloc();
+  if (first >= most_rows_) throw std::bad_alloc();
   if (first >> shift_ == slab_count_) AddSlab();
   taken_.store(first + kChunkRows, std::memory_order_release);
   PrepareAhead(first);
@@ -51,7 +50,7 @@ void RowSlabs::PrepareAhead(uint32_t first) {
     if ((slab == 0 && page == 0) || slab * slab_bytes_ + page < prepared_) return;
     PagePreparer::OfProcess().Prepare(directory_.load()[slab].load() + page, kHugePage);
     prepared_ = slab * slab_bytes_ + page + kHugePage;
-  } else if (ahead >= marks_offset_ && ++slab == slab_count_ && slab << shift_ < kMaxRows) {
+  } else if (ahead >= marks_offset_ && ++slab == slab_count_ && slab << shift_ < most_rows_) {
     try {
       AddSlab();
     } catch (const std::bad_alloc&) {

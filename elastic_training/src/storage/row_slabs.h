@@ -18,13 +18,14 @@ class RowSlabs {
   /// Rows that a segment takes at a time, and for which there is one byte of change marks.
   static constexpr uint32_t kChunkRows = 32;
 
-  explicit RowSlabs(size_t row_bytes);
+  /// `most_rows`: a multiple of 2^20.
+  explicit RowSlabs(size_t row_bytes, uint32_t most_rows = (1u << 31) - (1u << 20));
   ~RowSlabs();
   RowSlabs(const RowSlabs&) = delete;
   RowSlabs& operator=(const RowSlabs&) = delete;
 
   /// Takes the next chunk and returns the number of its first row. Any thread may call this.
-  /// \throws std::bad_alloc if the machine has no memory, or the table has 2^31 - 2^20 rows.
+  /// \throws std::bad_alloc if the machine has no memory, or the table has `most_rows`.
   uint32_t TakeChunk();
 
   /// Returns the address of a row that TakeChunk has given.
@@ -55,6 +56,7 @@ class RowSlabs {
   void PrepareAhead(uint32_t first);
 
   const size_t row_bytes_;
+  const uint32_t most_rows_;
   uint32_t shift_ = 10, mask_;
   size_t marks_offset_, slab_bytes_;
   std::atomic<std::atomic<char*>*> directory_{nullptr};

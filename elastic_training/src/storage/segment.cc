@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "src/base/norm.h"
-
 namespace elastic_training {
 
 namespace {
@@ -144,76 +142,26 @@ uint32_t Segment::Release(uint64_t hash, uint32_t row) {
   return record;
 }
 
-uint32_t Segment::MoveToSsd(uint64_t hash, uint32_t row) {
-  // Cuts look for what changed by the chunk of a row, so those that have begun take it before it moves.
-  Keep(row);
-  const RowHeader& from = store_.header(row);
-  const float* const values = store_.weights(row);
-  const uint32_t record = Take(/*record=*/true);
-  LogPlace place;
-  try {
-    place = store_.log->Append({from.key, from.touch, from.count(), 0, values});
-  } catch (...) {
-    GiveBack(record);
-    throw;
-  }
-  RowHeader& header = CopyHeader(row, record);
-  header.Set(kOnSsdFlag);
-  store_.stub(record) = {place, static_cast<float>(NormOf(values, store_.layout.dim))};
-  --counts_.full;
-  ++counts_.ssd;
-  index_.Replace(hash, row, record);
-  GiveBack(row);
-  return record;
-}
-
-uint32_t Segment::AddOnSsd(const KeyRef& key, LogPlace place, const float* values) {
-  const uint32_t record = Add(key, /*record=*/true);
-  RowHeader& header = store_.header(record);
-  header.Set(kOnSsdFlag);
-  store_.stub(record) = {place, static_cast<float>(NormOf(values, store_.layout.dim))};
-  ++counts_.ssd;
-  store_.MarkDirty(record, &header);
-  return record;
-}
-
-uint32_t Segment::MoveToMemory(uint64_t hash, uint32_t record, const float* values) {
-  Keep(record);
-  const uint32_t row = Take(/*record=*/false);
-  RowHeader& header = CopyHeader(record, row);
-  header.Clear(kOnSsdFlag);
-  std::copy_n(values, store_.layout.dim + store_.layout.slots, store_.weights(row));
-  ++counts_.full;
-  --counts_.ssd;
-  store_.log->Drop(store_.stub(record).place);
-  index_.Replace(hash, record, row);
-  GiveBack(record);
-  return row;
-}
-
-RowHeader& Segment::CopyHeader(uint32_t from, uint32_t to) {
-  RowHeader& header = store_.header(to);
-  header = store_.header(from);
-  if (store_.layout.string_keys) {
-    store_.layout.string(store_.address(to)) = store_.layout.string(store_.address(from));
-  }
-  if (header.Has(store_.changed_mark)) store_.MarkChanged(to, &header);
-  return header;
-}
-
 int64_t& Segment::CountOf(const RowHeader& record) {
-  if (record.Has(kOnSsdFlag)) return counts_.ssd;
   return record.Has(kReleasedFlag) ? counts_.released : counts_.candidates;
 }
 
 void Segment::Remove(uint64_t hash, uint32_t row) {
   Keep(row);
+  if (IsOnSsd(row)) {
+    const uint32_t slot = SsdSlot(row);
+    if ((ssd_.flags(slot) & kZeroFlag) != 0) --counts_.zero;
+    --counts_.ssd;
+    if (store_.layout.string_keys) strings_.Remove(ssd_.text(slot));
+    store_.log->Drop(ssd_.place(slot));
+    ssd_.Erase(slot);
+    return;
+  }
   RowHeader& header = store_.header(row);
   if (!IsRecord(row)) {
     SetZero(&header, false);
     --counts_.full;
   } else {
-    if (header.Has(kOnSsdFlag)) store_.log->Drop(store_.stub(row).place);
     --CountOf(header);
   }
   if (store_.layout.string_keys) strings_.Remove(store_.layout.string(store_.address(row)));
@@ -221,14 +169,22 @@ void Segment::Remove(uint64_t hash, uint32_t row) {
   GiveBack(row);
 }
 
+void Segment::ChangeFlags(uint32_t row, uint32_t set, uint32_t clear) {
+  if (IsOnSsd(row)) {
+    ssd_.set_flags(SsdSlot(row), (ssd_.flags(SsdSlot(row)) | set) & ~clear);
+  } else {
+    store_.header(row).Set(set);
+    store_.header(row).Clear(clear);
+  }
+}
+
 void Segment::KeepForCuts(uint32_t row, uint32_t unread) {
-  RowHeader& header = store_.header(row);
   if ((unread & kCutFlag) != 0) {
     if (store_.keeper != nullptr) store_.keeper->Keep(this, row);
-    header.count_flags ^= kCutFlag;
+    ChangeFlags(row, store_.cut_phase, kCutFlag ^ store_.cut_phase);
   }
   if ((unread & kPublisherMarks) != 0) {
-    header.Clear(unread & kPublisherMarks);
+    ClearFlags(row, unread & kPublisherMarks);
     store_.changes_keeper->Keep(this, row);
   }
 }
@@ -242,8 +198,9 @@ void Segment::SetZero(RowHeader* header, bool zero) {
 void Segment::Grow() {
   // Small indexes double; large ones grow by about 3/10. How much differs, since segments that grow at the same rate
   // would else all be full in the same batch.
-  BucketIndex larger(size() < 1024 ? 2 * size() + 8 : Room(size(), prefix_));
-  ForEachHash([&](uint64_t hash, uint32_t row) { larger.Insert(hash, row); });
+  const uint32_t rows = index_.size();
+  BucketIndex larger(rows < 1024 ? 2 * rows + 8 : Room(rows, prefix_));
+  ForEachInMemory([&](uint64_t hash, uint32_t row) { larger.Insert(hash, row); });
   index_ = std::move(larger);
   ++index_version_;
 }
@@ -252,17 +209,24 @@ void Segment::CompactStrings() {
   StringArena compact;
   std::vector<std::pair<uint32_t, StringPlace>> places;
   places.reserve(size());
-  index_.ForEach([&](uint32_t row) { places.emplace_back(row, compact.Add(text(row))); });
-  for (const auto& [row, place] : places) store_.layout.string(store_.address(row)) = place;
+  ForEachHash([&](uint64_t, uint32_t row) { places.emplace_back(row, compact.Add(text(row))); });
+  for (const auto& [row, place] : places) {
+    (IsOnSsd(row) ? ssd_.text(SsdSlot(row)) : store_.layout.string(store_.address(row))) = place;
+  }
   strings_ = std::move(compact);
 }
 
 std::unique_ptr<Segment> Segment::Split() {
   auto upper = std::make_unique<Segment>(&store_, depth_ + 1, 2 * prefix_ + 1);
   // All that can throw comes first, so that nothing is half moved. Passes over the rows have the same order.
-  uint32_t go = 0;
-  ForEachHash([&](uint64_t hash, uint32_t) { go += upper->Covers(hash); });
-  BucketIndex stays(Room(size() - go, 2 * prefix_)), goes(Room(go, 2 * prefix_ + 1));
+  uint32_t go = 0, go_on_ssd = 0;
+  ForEachHash([&](uint64_t hash, uint32_t row) { (IsOnSsd(row) ? go_on_ssd : go) += upper->Covers(hash); });
+  BucketIndex stays(Room(index_.size() - go, 2 * prefix_)), goes(Room(go, 2 * prefix_ + 1));
+  SsdIndex ssd_stays, ssd_goes;
+  if (ssd_.buckets() != 0) {
+    ssd_stays = NewSsdIndex(ssd_.size() - go_on_ssd, depth_ + 1, 2 * prefix_);
+    ssd_goes = NewSsdIndex(go_on_ssd, depth_ + 1, 2 * prefix_ + 1);
+  }
   StringArena kept, moved;
   std::vector<StringPlace> places;
   if (store_.layout.string_keys) {
@@ -271,13 +235,23 @@ std::unique_ptr<Segment> Segment::Split() {
         [&](uint64_t hash, uint32_t row) { places.push_back((upper->Covers(hash) ? moved : kept).Add(text(row))); });
   }
   size_t i = 0;
+  const auto move = [](int64_t& from, int64_t& to) { --from, ++to; };
   ForEachHash([&](uint64_t hash, uint32_t row) {
     const bool goes_up = upper->Covers(hash);
+    const StringPlace text = store_.layout.string_keys ? places[i++] : StringPlace{0, 0};
+    if (IsOnSsd(row)) {
+      SsdIndex& index = goes_up ? ssd_goes : ssd_stays;
+      const uint32_t slot = index.InsertFrom(ssd_, SsdSlot(row));
+      if (store_.layout.string_keys) index.text(slot) = text;
+      if (!goes_up) return;
+      move(counts_.ssd, upper->counts_.ssd);
+      if ((index.flags(slot) & kZeroFlag) != 0) move(counts_.zero, upper->counts_.zero);
+      return;
+    }
     (goes_up ? goes : stays).Insert(hash, row);
-    if (store_.layout.string_keys) store_.layout.string(store_.address(row)) = places[i++];
+    if (store_.layout.string_keys) store_.layout.string(store_.address(row)) = text;
     if (!goes_up) return;
     const RowHeader& header = store_.header(row);
-    const auto move = [](int64_t& from, int64_t& to) { --from, ++to; };
     if (!IsRecord(row)) {
       move(counts_.full, upper->counts_.full);
       if (header.Has(kZeroFlag)) move(counts_.zero, upper->counts_.zero);
@@ -302,6 +276,8 @@ std::unique_ptr<Segment> Segment::Split() {
   index_ = std::move(stays);
   ++index_version_;
   upper->index_ = std::move(goes);
+  TakeSsdIndex(std::move(ssd_stays));
+  upper->TakeSsdIndex(std::move(ssd_goes));
   strings_ = std::move(kept);
   upper->strings_ = std::move(moved);
   ++depth_;

@@ -18,6 +18,7 @@
 #include "src/storage/initial_row.h"
 #include "src/storage/row_layout.h"
 #include "src/storage/row_slabs.h"
+#include "src/storage/ssd_index.h"
 #include "src/storage/string_arena.h"
 
 namespace elastic_training {
@@ -35,14 +36,16 @@ class RowKeeper {
 /// What all segments of a table share.
 struct RowStore {
   RowStore(const RowLayout& layout, const Optimizer& optimizer, const InitialRow& initial)
-      : layout(layout), full(layout.full_bytes), records(layout.record_bytes), optimizer(optimizer), initial(initial) {}
+      : layout(layout),
+        full(layout.full_bytes),
+        records(layout.record_bytes, kSsdBit),
+        optimizer(optimizer),
+        initial(initial) {}
 
+  // Not for rows on SSD, of which segments know.
   char* address(uint32_t row) const { return IsRecord(row) ? records.row(row & ~kRecordBit) : full.row(row); }
   RowHeader& header(uint32_t row) const { return layout.header(address(row)); }
   float* weights(uint32_t row) const { return layout.weights(full.row(row)); }
-  /// Of a record, in a table with a tier on SSD.
-  SsdStub& stub(uint32_t row) const { return layout.stub(records.row(row & ~kRecordBit)); }
-  bool IsOnSsd(uint32_t row) const { return IsRecord(row) && header(row).Has(kOnSsdFlag); }
 
   std::atomic<uint8_t>& MarksOf(uint32_t row) const {
     return IsRecord(row) ? records.marks(row & ~kRecordBit) : full.marks(row);
@@ -70,6 +73,8 @@ struct RowStore {
   std::unique_ptr<RowLog> log;
   /// Rows and records that are in use.
   std::atomic<int64_t> full_rows{0}, record_rows{0};
+  /// Memory of the indexes of rows on SSD.
+  std::atomic<int64_t> ssd_index_bytes{0};
   // Of the present cuts, of a checkpoint and of a publisher; these change only while all writers are stopped.
   RowKeeper* keeper = nullptr;
   RowKeeper* changes_keeper = nullptr;
@@ -83,6 +88,13 @@ struct RowStore {
 struct KeyRef {
   uint64_t key, hash;
   std::string_view text;
+};
+
+/// A row on SSD that was read.
+struct RowOnSsd {
+  RecordHeader header;
+  /// [dim + slots]
+  const float* values;
 };
 
 /// Numbers of rows by kind.
@@ -111,44 +123,71 @@ class Segment {
   bool Covers(uint64_t hash) const { return hash >> (64 - depth_) == prefix_; }
   /// Returns the first hash after those of this segment; 0 after the last one.
   uint64_t end() const { return (prefix_ + 1) << (64 - depth_); }
-  uint32_t size() const { return index_.size(); }
+  uint32_t size() const { return index_.size() + ssd_.size(); }
   /// Whether the segment has more rows than it shall have, or so many more that it must split before any others come.
   bool shall_split() const { return size() >= split_rows_ && depth_ < kMaxDepth; }
   bool must_split() const { return size() >= split_rows_ + split_rows_ / 2 && depth_ < kMaxDepth; }
   /// Whether the index shall grow. Calls grow few segments each, so that none takes long; adding rows grows what must.
-  bool shall_grow() const { return index_.crowded() && size() != 0; }
+  bool shall_grow() const { return index_.crowded() && index_.size() != 0; }
   void Grow();
+  /// Of the rows that are not on SSD, and of those that are.
   const BucketIndex& index() const { return index_; }
+  const SsdIndex& ssd() const { return ssd_; }
   const RowCounts& counts() const { return counts_; }
-  /// Memory of the index and of string keys [bytes].
-  size_t bytes() const { return index_.bytes() + strings_.bytes(); }
+  /// Memory of the indexes and of string keys [bytes].
+  size_t bytes() const { return index_.bytes() + ssd_.bytes() + strings_.bytes(); }
 
+  /// Asks for the memory of the indexes that Find will read.
+  void Prefetch(uint64_t hash) const {
+    index_.Prefetch(hash);
+    ssd_.Prefetch(hash);
+  }
+  /// Of a row that is not on SSD.
   bool IsKey(uint32_t row, const KeyRef& key) const;
-  /// Returns the row of a key, or kNoRow.
+  /// Returns the row of a key, or kNoRow. A row on SSD may be that of another key, unless keys are strings: its record
+  /// tells. No other row is that of the key then.
   uint32_t Find(const KeyRef& key) const {
-    return index_.Find(key.hash, [&](uint32_t row) { return IsKey(row, key); });
+    const uint32_t row = index_.Find(key.hash, [&](uint32_t row) { return IsKey(row, key); });
+    return row != kNoRow || ssd_.size() == 0 ? row : FindOnSsd(key);
+  }
+  /// Returns the row on SSD that is at a place of the log, or kNoRow.
+  uint32_t FindPlace(uint64_t hash, LogPlace place) const {
+    return RowOf(ssd_.Find(hash, [&](uint32_t slot) { return ssd_.place(slot) == place; }));
   }
   /// Returns the bytes of a row's string key.
   std::string_view text(uint32_t row) const {
-    return store_.layout.string_keys ? strings_.at(store_.layout.string(store_.address(row))) : std::string_view();
+    if (!store_.layout.string_keys) return {};
+    return strings_.at(IsOnSsd(row) ? ssd_.text(SsdSlot(row)) : store_.layout.string(store_.address(row)));
+  }
+  /// Returns the RowFlags of a row.
+  uint32_t flags(uint32_t row) const { return IsOnSsd(row) ? ssd_.flags(SsdSlot(row)) : store_.header(row).flags(); }
+  /// Changes these flags; Keep and the functions that change rows have done what depends on them.
+  void SetFlags(uint32_t row, uint32_t flags) { ChangeFlags(row, flags, 0); }
+  void ClearFlags(uint32_t row, uint32_t flags) { ChangeFlags(row, 0, flags); }
+  /// Marks a row as changed for publishers.
+  void MarkChanged(uint32_t row) {
+    if (IsOnSsd(row)) {
+      SetFlags(row, store_.changed_mark);
+    } else {
+      store_.MarkChanged(row, &store_.header(row));
+    }
   }
 
   /// Must be called before a row changes or goes: cuts that have not read it keep it as it is.
   void Keep(uint32_t row) {
-    const uint32_t unread = (store_.header(row).count_flags ^ store_.cut_phase) & (kCutFlag | store_.pending_mark());
+    const uint32_t unread = (flags(row) ^ store_.cut_phase) & (kCutFlag | store_.pending_mark());
     if (unread != 0) KeepForCuts(row, unread);
   }
   /// Calls `visit(row)` for the rows of some buckets of the index, from *bucket on, and moves it; returns whether buckets
   /// are left. Entries stay in their buckets until index_version() changes.
   template <typename Visit>
-  bool ForEachFrom(uint32_t* bucket, const Visit& visit) const {
-    return index_.ForEachFrom(bucket, visit);
-  }
+  bool ForEachFrom(uint32_t* bucket, const Visit& visit) const;
   uint32_t index_version() const { return index_version_; }
   /// Rows that the present cut of a checkpoint has kept and not taken over yet.
   RowBlock& kept() { return kept_; }
 
-  /// Calls `visit(hash, row)` for all rows; it may remove or release the row that it is called for.
+  /// Calls `visit(hash, row)` for all rows; it may remove, release or move the row that it is called for. Of the hashes of
+  /// rows on SSD, it gets the bits that their index has.
   template <typename Visit>
   void ForEachHash(const Visit& visit) const;
 
@@ -162,14 +201,15 @@ class Segment {
   uint32_t MakeFull(uint64_t hash, uint32_t record);
   /// Gives weights and slots of a full row back: what remains is a released row, which reads zeros.
   uint32_t Release(uint64_t hash, uint32_t row);
-  /// Moves weights and slots of a full row to the log; what remains is a record. \throws SsdError without a change
-  uint32_t MoveToSsd(uint64_t hash, uint32_t row);
-  /// Adds the record of a row on SSD for a key that has none; the log has it already.
-  uint32_t AddOnSsd(const KeyRef& key, LogPlace place, const float* values);
-  /// Gives the record of a row on SSD a full row with the values that were read from the log [dim + slots].
-  uint32_t MoveToMemory(uint64_t hash, uint32_t record, const float* values);
+  /// Moves a full row to the log, unless the index has another one with the same bits: the row then stays as it is.
+  /// Returns whether it moved. \throws SsdError without a change
+  bool MoveToSsd(uint64_t hash, uint32_t row);
+  /// Adds a row on SSD for a key that has none; the log has it already.
+  uint32_t AddOnSsd(const KeyRef& key, LogPlace place, const RowOnSsd& read);
+  /// Moves a row on SSD, as it was read from the log, to memory.
+  uint32_t MoveToMemory(uint32_t row, const RowOnSsd& read);
   /// Tells that the log has moved a row on SSD to another place.
-  void Relocate(uint32_t record, LogPlace place) { store_.stub(record).place = place; }
+  void Relocate(uint32_t row, LogPlace place) { ssd_.set_place(SsdSlot(row), place); }
   /// Removes a row.
   void Remove(uint64_t hash, uint32_t row);
   /// Keeps the flag of zero rows after their weights changed.
@@ -189,8 +229,16 @@ class Segment {
   void DrawSplit();
   uint32_t Take(bool record);
   uint32_t TakeRow(bool record);
-  RowHeader& CopyHeader(uint32_t from, uint32_t to);
   int64_t& CountOf(const RowHeader& record);
+  void ChangeFlags(uint32_t row, uint32_t set, uint32_t clear);
+  uint32_t FindOnSsd(const KeyRef& key) const;
+  static uint32_t RowOf(uint32_t slot) { return slot == SsdIndex::kNone ? kNoRow : SsdRow(slot); }
+  float NormOfRow(const float* weights) const;
+  SsdIndex NewSsdIndex(size_t rows, int depth, uint64_t prefix) const;
+  void TakeSsdIndex(SsdIndex&& index);
+  void GrowSsd();
+  template <typename Visit>
+  void ForEachInMemory(const Visit& visit) const;
   void GiveBack(uint32_t row);
   uint32_t Add(const KeyRef& key, bool record);
   void FillNew(uint32_t row, const RowHeader& header, bool zeros);
@@ -202,6 +250,7 @@ class Segment {
   uint64_t prefix_;
   uint32_t split_rows_ = 0;
   BucketIndex index_;
+  SsdIndex ssd_;
   Pool full_, records_;
   StringArena strings_;
   RowCounts counts_;
@@ -211,6 +260,24 @@ class Segment {
 
 template <typename Visit>
 void Segment::ForEachHash(const Visit& visit) const {
+  // Rows that it moves to SSD come no second time.
+  ssd_.ForEach([&](uint32_t slot) { visit(ssd_.hash(slot), SsdRow(slot)); });
+  ForEachInMemory(visit);
+}
+
+template <typename Visit>
+bool Segment::ForEachFrom(uint32_t* bucket, const Visit& visit) const {
+  const uint32_t first = index_.buckets(), buckets = ssd_.buckets();
+  if (*bucket < first) return index_.ForEachFrom(bucket, visit) || buckets != 0;
+  constexpr uint32_t kSome = 16;
+  const uint32_t begin = *bucket - first, end = buckets - begin > kSome ? begin + kSome : buckets;
+  ssd_.ForEach(begin, end, [&](uint32_t slot) { visit(SsdRow(slot)); });
+  *bucket = first + end;
+  return end < buckets;
+}
+
+template <typename Visit>
+void Segment::ForEachInMemory(const Visit& visit) const {
   // Keys are in the rows, far apart; their memory is asked for some rows ahead.
   constexpr uint32_t kAhead = 16;
   uint32_t ahead[kAhead], count = 0;

@@ -81,8 +81,8 @@ void ElasticTable::Lookup(const LookupRequest& request) {
   } else {
     while (!scratch.pending.empty()) {
       ForEachGroup<true>(&scratch, lookup);
-      ReadAll(keys, &scratch, [&](size_t i, const float* values) {
-        std::memcpy(request.rows + i * layout().dim, values, layout().dim * sizeof(float));
+      ReadAll(keys, &scratch, [&](size_t i, const RowOnSsd& row) {
+        std::memcpy(request.rows + i * layout().dim, row.values, layout().dim * sizeof(float));
       });
     }
   }
@@ -106,7 +106,7 @@ void ElasticTable::LookupGroup(const LookupRequest& request, KeyScratch* scratch
   bool split = false;
   while (done < distinct.size() && !split) {
     const size_t end = std::min(done + kLookupBlock, distinct.size());
-    for (size_t i = done; i < end; ++i) segment->index().Prefetch(hashes[distinct[i]]);
+    for (size_t i = done; i < end; ++i) segment->Prefetch(hashes[distinct[i]]);
     for (size_t i = done; i < end; ++i) {
       const uint32_t guess = segment->index().Guess(hashes[distinct[i]]);
       if (guess != kNoRow) PrefetchBytes(store_.address(guess), IsRecord(guess) ? layout().record_bytes : read_bytes);
@@ -119,14 +119,18 @@ void ElasticTable::LookupGroup(const LookupRequest& request, KeyScratch* scratch
         row = TrainingRow(key, row, scratch->occurrences[done], request.now, segment, counts);
         split = segment->must_split();
       }
-      if (row != kNoRow && store_.IsOnSsd(row)) {
-        scratch->on_ssd.push_back(position);
-        scratch->ssd_places.push_back(store_.stub(row).place);
-      } else {
+      if (!IsOnSsd(row)) {
         CopyRow(row, request.rows + position * dim);
+      } else if (!scratch->one_by_one) {
+        scratch->on_ssd.push_back(position);
+        scratch->ssd_places.push_back(segment->ssd().place(SsdSlot(row)));
+      } else if (const RowOnSsd read = ReadFromSsd(*segment, row); read.header.key() == key.key) {
+        std::memcpy(request.rows + position * dim, read.values, dim * sizeof(float));
+      } else {
+        CopyRow(kNoRow, request.rows + position * dim);
       }
-      const bool candidate = row != kNoRow && IsRecord(row) && !store_.header(row).Has(kReleasedFlag);
       if (!request.training) continue;
+      const bool candidate = row != kNoRow && IsRecord(row) && !store_.header(row).Has(kReleasedFlag);
       request.places[position] = row == kNoRow || candidate ? -1 : static_cast<int64_t>(row);
     }
   }
@@ -161,7 +165,7 @@ void ElasticTable::Grow(Segment* segment, int* growths) {
 uint32_t ElasticTable::TrainingRow(const KeyRef& key, uint32_t found, uint32_t occurrences, uint32_t now,
                                    Segment* segment, LookupCounts* counts) {
   // Other calls may have moved a row to SSD since this one moved its rows in.
-  if (found != kNoRow) found = MoveIn(segment, key.hash, found);
+  if (found != kNoRow) found = MoveIn(segment, key, found);
   uint32_t row = found;
   if (found != kNoRow) segment->Keep(found);
   const bool candidate = found != kNoRow && IsRecord(found) && !store_.header(found).Has(kReleasedFlag);

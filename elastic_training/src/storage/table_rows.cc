@@ -17,8 +17,9 @@ void TakeAll(const KeyBatch& keys, KeyScratch* scratch) {
   std::iota(scratch->pending.begin(), scratch->pending.end(), 0u);
 }
 
+// Of a row that is not on SSD.
 RowKind KindOf(uint32_t row, const RowHeader& header) {
-  if (!IsRecord(row) || header.Has(kOnSsdFlag)) return RowKind::kFull;
+  if (!IsRecord(row)) return RowKind::kFull;
   return header.Has(kReleasedFlag) ? RowKind::kReleased : RowKind::kCandidate;
 }
 
@@ -37,11 +38,13 @@ void ElasticTable::Insert(const KeyBatch& keys, const RowContents& contents) {
     const KeyRef key = keys.at(i, scratch.hashes[i]);
     const RowKind kind = contents.kinds == nullptr ? RowKind::kFull : static_cast<RowKind>(contents.kinds[i]);
     uint32_t row = segment->Find(key);
-    if (row != kNoRow) row = MoveIn(segment, key.hash, row);
+    if (row != kNoRow) row = MoveIn(segment, key, row);
     if (row != kNoRow) segment->Keep(row);
     if (kind == RowKind::kCandidate) {
-      if (row != kNoRow && !(IsRecord(row) && !store_.header(row).Has(kReleasedFlag))) EvictRow(segment, key.hash, row);
-      row = segment->Find(key);
+      if (row != kNoRow && !(IsRecord(row) && !store_.header(row).Has(kReleasedFlag))) {
+        EvictRow(segment, key.hash, row);
+        row = kNoRow;
+      }
       if (row == kNoRow) row = segment->AddCandidate(key);
     } else {
       if (row == kNoRow) {
@@ -80,20 +83,34 @@ void ElasticTable::Read(const KeyBatch& keys, const RowContents& contents) const
   KeyScratch& scratch = KeyScratch::OfThread();
   TakeAll(keys, &scratch);
   const size_t dim = layout().dim, slots = layout().slots;
-  const bool reads_values = contents.weights != nullptr || contents.slots != nullptr;
+  const auto take = [&](size_t i, const RowOnSsd& row) {
+    if (contents.weights != nullptr) std::memcpy(contents.weights + i * dim, row.values, dim * sizeof(float));
+    if (contents.slots != nullptr) std::memcpy(contents.slots + i * slots, row.values + dim, slots * sizeof(float));
+    if (contents.touches != nullptr) contents.touches[i] = row.header.touch;
+    if (contents.counts != nullptr) contents.counts[i] = row.header.count();
+    if (contents.kinds != nullptr) contents.kinds[i] = static_cast<int64_t>(RowKind::kFull);
+  };
   const auto read = [&](const Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>*) {
     for (size_t p = 0; p < count; ++p) {
       const size_t i = positions[p];
-      const uint32_t row = segment->Find(keys.at(i, scratch.hashes[i]));
-      const bool on_ssd = row != kNoRow && store_.IsOnSsd(row);
-      if (on_ssd && reads_values) {
+      uint32_t row = segment->Find(keys.at(i, scratch.hashes[i]));
+      if (IsOnSsd(row) && !scratch.one_by_one) {
         scratch.on_ssd.push_back(positions[p]);
-        scratch.ssd_places.push_back(store_.stub(row).place);
+        scratch.ssd_places.push_back(segment->ssd().place(SsdSlot(row)));
+        continue;
+      }
+      if (IsOnSsd(row)) {
+        const RowOnSsd on_ssd = ReadFromSsd(*segment, row);
+        if (on_ssd.header.key() == keys.keys[i]) {
+          take(i, on_ssd);
+          continue;
+        }
+        row = kNoRow;
       }
       const RowHeader absent{0, 0, 0};
       const RowHeader& header = row == kNoRow ? absent : store_.header(row);
-      if (contents.weights != nullptr && !on_ssd) CopyRow(row, contents.weights + i * dim);
-      if (contents.slots != nullptr && !on_ssd) {
+      if (contents.weights != nullptr) CopyRow(row, contents.weights + i * dim);
+      if (contents.slots != nullptr) {
         float* const out = contents.slots + i * slots;
         if (row == kNoRow || IsRecord(row)) {
           std::fill_n(out, slots, 0.0f);
@@ -110,10 +127,7 @@ void ElasticTable::Read(const KeyBatch& keys, const RowContents& contents) const
   };
   while (!scratch.pending.empty()) {
     ForEachGroup<true>(&scratch, read);
-    ReadAll(keys, &scratch, [&](size_t i, const float* values) {
-      if (contents.weights != nullptr) std::memcpy(contents.weights + i * dim, values, dim * sizeof(float));
-      if (contents.slots != nullptr) std::memcpy(contents.slots + i * slots, values + dim, slots * sizeof(float));
-    });
+    ReadAll(keys, &scratch, take);
   }
 }
 
@@ -125,13 +139,21 @@ void ElasticTable::EstimateAdmission(const KeyBatch& keys, uint32_t now, Admissi
     for (size_t p = 0; p < count; ++p) {
       const uint64_t hash = scratch.hashes[positions[p]];
       const uint32_t row = segment->Find(keys.at(positions[p], hash));
-      estimates[positions[p]] = admission_->Estimate(hash, row == kNoRow ? 0 : store_.header(row).count(), moment);
+      uint32_t occurrences = 0;
+      if (IsOnSsd(row)) {
+        const RowOnSsd read = ReadFromSsd(*segment, row);
+        if (read.header.key() == keys.keys[positions[p]]) occurrences = read.header.count();
+      } else if (row != kNoRow) {
+        occurrences = store_.header(row).count();
+      }
+      estimates[positions[p]] = admission_->Estimate(hash, occurrences, moment);
     }
   };
   ForEachGroup<true>(&scratch, estimate);
 }
 
 size_t ElasticTable::Evict(const KeyBatch& keys) {
+  Prefetch(keys);
   KeyScratch& scratch = KeyScratch::OfThread();
   TakeAll(keys, &scratch);
   size_t evicted = 0;
@@ -140,7 +162,13 @@ size_t ElasticTable::Evict(const KeyBatch& keys) {
       const KeyRef key = keys.at(positions[i], scratch.hashes[positions[i]]);
       const uint32_t row = segment->Find(key);
       if (row == kNoRow) continue;
-      EvictRow(segment, key.hash, row);
+      if (!IsOnSsd(row)) {
+        EvictRow(segment, key.hash, row);
+      } else if (ReadFromSsd(*segment, row).header.key() == key.key) {
+        EvictFromSsd(segment, {row});
+      } else {
+        continue;
+      }
       ++evicted;
     }
   });
@@ -150,7 +178,7 @@ size_t ElasticTable::Evict(const KeyBatch& keys) {
 void ElasticTable::EvictRow(Segment* segment, uint64_t hash, uint32_t row) {
   const RowHeader& header = store_.header(row);
   const bool candidate = KindOf(row, header) == RowKind::kCandidate;
-  if (records_tombstones_.load(std::memory_order_relaxed)) RecordEviction(*segment, row, candidate);
+  if (records_tombstones_.load(std::memory_order_relaxed)) RecordEviction(header.key, segment->text(row), candidate);
   if (candidate) {
     admission_->Forget(hash, header.count());
   } else {
@@ -159,7 +187,7 @@ void ElasticTable::EvictRow(Segment* segment, uint64_t hash, uint32_t row) {
   segment->Remove(hash, row);
 }
 
-void ElasticTable::RecordEviction(const Segment& segment, uint32_t row, bool candidate) {
+void ElasticTable::RecordEviction(uint64_t key, std::string_view text, bool candidate) {
   const std::lock_guard<std::mutex> lock(tombstones_mutex_);
   for (int consumer = 0; consumer < kConsumers; ++consumer) {
     Tombstones& one = tombstones_[consumer];
@@ -170,31 +198,32 @@ void ElasticTable::RecordEviction(const Segment& segment, uint32_t row, bool can
       one.lost = true;
       continue;
     }
-    one.keys.push_back(store_.header(row).key);
-    if (config_.string_keys) one.texts.emplace_back(segment.text(row));
+    one.keys.push_back(key);
+    if (config_.string_keys) one.texts.emplace_back(text);
   }
 }
 
 RowView ElasticTable::HeaderOf(const Segment& segment, uint32_t row) const {
+  if (IsOnSsd(row)) {
+    const SsdEntry entry = segment.ssd().at(SsdSlot(row));
+    return {entry.hash, segment.text(row), RowKind::kFull, entry.touch, entry.count, nullptr, nullptr, entry.norm};
+  }
   const RowHeader& header = store_.header(row);
-  const RowKind kind = KindOf(row, header);
   const float* const weights = IsRecord(row) ? nullptr : store_.weights(row);
   return {header.key,
           segment.text(row),
-          kind,
+          KindOf(row, header),
           header.touch,
           header.count(),
           weights,
-          weights == nullptr ? nullptr : weights + layout().dim,
-          store_.IsOnSsd(row) ? store_.stub(row).norm : 0};
+          weights == nullptr ? nullptr : weights + layout().dim};
 }
 
 RowView ElasticTable::ViewOf(const Segment& segment, uint32_t row) const {
-  RowView view = HeaderOf(segment, row);
-  if (!store_.IsOnSsd(row)) return view;
-  view.weights = ReadFromSsd(row);
-  view.slots = view.weights + layout().dim;
-  return view;
+  if (!IsOnSsd(row)) return HeaderOf(segment, row);
+  const RowOnSsd read = ReadFromSsd(segment, row);
+  return {read.header.key(), segment.text(row),         RowKind::kFull, read.header.touch, read.header.count(),
+          read.values,       read.values + layout().dim};
 }
 
 uint64_t ElasticTable::Visit(uint64_t cursor, const std::function<void(const RowView&)>& visit) const {
@@ -211,9 +240,12 @@ uint64_t ElasticTable::VisitHeaders(uint64_t cursor, const std::function<void(co
 
 uint64_t ElasticTable::Sweep(uint64_t cursor, const std::function<RowFate(const RowView&)>& decide) {
   return WithSegment<false>(cursor, [&](Segment* segment) {
+    std::vector<uint32_t> evicted;
     segment->ForEachHash([&](uint64_t hash, uint32_t row) {
       const RowFate fate = decide(HeaderOf(*segment, row));
-      if (fate == RowFate::kEvict) {
+      if (IsOnSsd(row)) {
+        if (fate == RowFate::kEvict) evicted.push_back(row);
+      } else if (fate == RowFate::kEvict) {
         EvictRow(segment, hash, row);
       } else if (fate == RowFate::kRelease && !IsRecord(row)) {
         segment->Release(hash, row);
@@ -222,6 +254,7 @@ uint64_t ElasticTable::Sweep(uint64_t cursor, const std::function<RowFate(const 
         segment->MoveToSsd(hash, row);
       }
     });
+    EvictFromSsd(segment, evicted);
   });
 }
 
@@ -240,8 +273,7 @@ void ElasticTable::Follow() {
   do {
     cursor = WithSegment<false>(cursor, [&](Segment* segment) {
       segment->ForEachHash([&](uint64_t, uint32_t row) {
-        RowHeader& header = store_.header(row);
-        if (KindOf(row, header) != RowKind::kCandidate) store_.MarkChanged(row, &header);
+        if (IsOnSsd(row) || KindOf(row, store_.header(row)) != RowKind::kCandidate) segment->MarkChanged(row);
       });
     });
   } while (cursor != 0);

@@ -8,30 +8,46 @@
 #include "src/storage/read_all.h"
 
 namespace elastic_training {
+namespace {
 
-const float* ElasticTable::ReadFromSsd(uint32_t record) const {
+// Whether a record may be that of an entry with these bits.
+bool IsRowOf(const RecordHeader& header, uint64_t bits) { return SsdIndex::BitsOf(HashKey(header.key())) == bits; }
+
+}  // namespace
+
+RowOnSsd ElasticTable::ReadFromSsd(const Segment& segment, uint32_t row) const {
   thread_local std::vector<float> values;
   values.resize(layout().dim + layout().slots);
-  const LogPlace place = store_.stub(record).place;
-  const uint64_t key = store_.header(record).key;
+  const LogPlace place = segment.ssd().place(SsdSlot(row));
+  RowOnSsd read{{}, values.data()};
   uint8_t found = 0;
-  store_.log->Read(&place, &key, 1, values.data(), values.size(), &found);
-  if (found == 0) {
-    throw SsdError(SsdError::Kind::kDamaged,
-                   config_.tiers.folder + ": no row of key " + std::to_string(key) + " where it was written");
-  }
-  return values.data();
+  store_.log->Read(&place, nullptr, 1, values.data(), values.size(), &found, &read.header);
+  if (found == 0 || !IsRowOf(read.header, segment.ssd().hash(SsdSlot(row)))) throw NoRowAt(place);
+  return read;
+}
+
+SsdError ElasticTable::NoRowAt(LogPlace place) const {
+  return SsdError(SsdError::Kind::kDamaged, config_.tiers.folder + ": no row of the expected key at record " +
+                                                std::to_string(SlotOf(place)) + " of file " +
+                                                std::to_string(FileOf(place)) + ", where it was written");
+}
+
+uint32_t ElasticTable::MoveIn(Segment* segment, const KeyRef& key, uint32_t row) {
+  if (!IsOnSsd(row)) return row;
+  const RowOnSsd read = ReadFromSsd(*segment, row);
+  return read.header.key() == key.key ? segment->MoveToMemory(row, read) : kNoRow;
 }
 
 void ElasticTable::MoveIn(const KeyBatch& keys, KeyScratch* scratch) {
   const std::vector<uint32_t> wanted = scratch->pending;
   ForEachGroup<true>(scratch,
                      [&](const Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>*) {
+                       for (size_t p = 0; p < count; ++p) segment->Prefetch(scratch->hashes[positions[p]]);
                        for (size_t p = 0; p < count; ++p) {
                          const uint32_t row = segment->Find(keys.at(positions[p], scratch->hashes[positions[p]]));
-                         if (row == kNoRow || !store_.IsOnSsd(row)) continue;
+                         if (!IsOnSsd(row)) continue;
                          scratch->on_ssd.push_back(positions[p]);
-                         scratch->ssd_places.push_back(store_.stub(row).place);
+                         scratch->ssd_places.push_back(segment->ssd().place(SsdSlot(row)));
                        }
                      });
   // Their places in the batch of values, by position.
@@ -40,7 +56,7 @@ void ElasticTable::MoveIn(const KeyBatch& keys, KeyScratch* scratch) {
   const std::vector<uint32_t> places = scratch->ssd_places;
   const std::vector<uint32_t> positions_read = scratch->on_ssd;
   for (uint32_t i = 0; i < positions_read.size(); ++i) at[positions_read[i]] = i;
-  ReadAll(keys, scratch, [&](size_t position, const float*) { found.push_back(static_cast<uint32_t>(position)); });
+  ReadAll(keys, scratch, [&](size_t position, const RowOnSsd&) { found.push_back(static_cast<uint32_t>(position)); });
   scratch->pending = std::move(found);
   const size_t values = layout().dim + layout().slots;
   ForEachGroup<false>(scratch, [&](Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>*) {
@@ -48,8 +64,8 @@ void ElasticTable::MoveIn(const KeyBatch& keys, KeyScratch* scratch) {
       const KeyRef key = keys.at(positions[p], scratch->hashes[positions[p]]);
       const uint32_t row = segment->Find(key), i = at[positions[p]];
       // It may have come back, or be elsewhere in the log: the lookup that follows reads it then.
-      if (row == kNoRow || !store_.IsOnSsd(row) || store_.stub(row).place != places[i]) continue;
-      segment->MoveToMemory(key.hash, row, &scratch->ssd_values[i * values]);
+      if (!IsOnSsd(row) || segment->ssd().place(SsdSlot(row)) != places[i]) continue;
+      segment->MoveToMemory(row, {scratch->ssd_headers[i], &scratch->ssd_values[i * values]});
     }
   });
   scratch->pending = wanted;
@@ -66,7 +82,7 @@ void ElasticTable::Prefetch(const KeyBatch& keys) const {
                      [&](const Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>*) {
                        for (size_t p = 0; p < count; ++p) {
                          const uint32_t row = segment->Find(keys.at(positions[p], scratch.hashes[positions[p]]));
-                         if (row != kNoRow && store_.IsOnSsd(row)) places.push_back(store_.stub(row).place);
+                         if (IsOnSsd(row)) places.push_back(segment->ssd().place(SsdSlot(row)));
                        }
                      });
   std::sort(places.begin(), places.end());
@@ -80,12 +96,10 @@ void ElasticTable::MoveInLog(RowLog::Moved* rows, size_t count) {
   scratch.pending.resize(count);
   std::iota(scratch.pending.begin(), scratch.pending.end(), 0u);
   ForEachGroup<false>(&scratch, [&](Segment* segment, const uint32_t* positions, size_t size, std::vector<uint32_t>*) {
+    for (size_t p = 0; p < size; ++p) segment->ssd().Prefetch(scratch.hashes[positions[p]]);
     for (size_t p = 0; p < size; ++p) {
       RowLog::Moved& row = rows[positions[p]];
-      const uint32_t record = segment->index().Find(scratch.hashes[positions[p]], [&](uint32_t candidate) {
-        return store_.IsOnSsd(candidate) && store_.header(candidate).key == row.key &&
-               store_.stub(candidate).place == row.from;
-      });
+      const uint32_t record = segment->FindPlace(scratch.hashes[positions[p]], row.from);
       if (record == kNoRow) continue;
       // A cut that has begun has pinned the files of its instant only.
       segment->Keep(record);
@@ -95,42 +109,78 @@ void ElasticTable::MoveInLog(RowLog::Moved* rows, size_t count) {
   });
 }
 
-void ElasticTable::Adopt(const KeyBatch& keys, const RowContents& rows, const LogPlace* places) {
+void ElasticTable::EvictFromSsd(Segment* segment, const std::vector<uint32_t>& rows) {
+  constexpr size_t kMostReads = 1024;
+  const bool records = records_tombstones_.load(std::memory_order_relaxed);
+  const size_t values = layout().dim + layout().slots;
+  std::vector<LogPlace> places(kMostReads);
+  std::vector<RecordHeader> headers(kMostReads);
+  std::vector<float> read(records ? std::min(rows.size(), kMostReads) * values : 0);
+  std::vector<uint8_t> found(kMostReads);
+  for (size_t begin = 0; begin < rows.size(); begin += kMostReads) {
+    const size_t count = std::min(kMostReads, rows.size() - begin);
+    for (size_t i = 0; i < count; ++i) places[i] = segment->ssd().place(SsdSlot(rows[begin + i]));
+    if (records) {
+      store_.log->Read(places.data(), nullptr, count, read.data(), values, found.data(), headers.data());
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const uint32_t row = rows[begin + i];
+      if (records && found[i] == 0) throw NoRowAt(places[i]);
+      if (records) RecordEviction(headers[i].key(), segment->text(row), /*candidate=*/false);
+      evicted_.fetch_add(1, std::memory_order_relaxed);
+      segment->Remove(/*hash=*/0, row);
+    }
+  }
+}
+
+void ElasticTable::AdoptRow(Segment* segment, const KeyRef& key, LogPlace place, const RowOnSsd& read) {
+  const auto is_here = [&](uint32_t row) { return IsOnSsd(row) && segment->ssd().place(SsdSlot(row)) == place; };
+  // A later checkpoint may name the place that an earlier one has named.
+  if (is_here(segment->Find(key))) return;
+  store_.log->Adopt(place);
+  for (uint32_t row; (row = segment->Find(key)) != kNoRow;) {
+    if (!IsOnSsd(row)) {
+      segment->Remove(key.hash, row);
+      continue;
+    }
+    const RowOnSsd other = ReadFromSsd(*segment, row);
+    if (other.header.key() == key.key) {
+      segment->Remove(key.hash, row);
+    } else {
+      segment->MoveToMemory(row, other);
+    }
+  }
+  segment->AddOnSsd(key, place, read);
+}
+
+void ElasticTable::Adopt(const KeyBatch& keys, const LogPlace* places) {
   if (store_.log == nullptr) {
     throw std::invalid_argument("rows of the checkpoint are on SSD, expected a table with tiers");
   }
-  KeyScratch& scratch = KeyScratch::OfThread();
-  scratch.Hash(keys);
-  scratch.pending.resize(keys.count);
-  std::iota(scratch.pending.begin(), scratch.pending.end(), 0u);
   // All records are read, so that what is damaged is found now.
   const size_t values = layout().dim + layout().slots;
-  scratch.ssd_values.resize(keys.count * values);
+  std::vector<float> rows(keys.count * values);
+  std::vector<RecordHeader> headers(keys.count);
   std::vector<uint8_t> found(keys.count);
-  store_.log->Read(places, keys.keys, keys.count, scratch.ssd_values.data(), values, found.data());
-  if (const auto missing = std::find(found.begin(), found.end(), 0); missing != found.end()) {
-    throw SsdError(SsdError::Kind::kDamaged, config_.tiers.folder + ": no row of key " +
-                                                 std::to_string(keys.keys[missing - found.begin()]) +
-                                                 ", which the checkpoint has left there");
+  store_.log->Read(places, nullptr, keys.count, rows.data(), values, found.data(), headers.data());
+  std::vector<uint64_t> numbers(keys.count);
+  for (size_t i = 0; i < keys.count; ++i) {
+    numbers[i] = headers[i].key();
+    const bool is_row = numbers[i] == keys.keys[i] || (keys.texts == nullptr && IsRowOf(headers[i], keys.keys[i]));
+    if (found[i] == 0 || !is_row) throw NoRowAt(places[i]);
   }
+  const KeyBatch batch{numbers.data(), keys.texts, keys.count};
+  KeyScratch& scratch = KeyScratch::OfThread();
+  scratch.Hash(batch);
+  scratch.pending.resize(keys.count);
+  std::iota(scratch.pending.begin(), scratch.pending.end(), 0u);
   int growths = LookupCounts().growths;
   ForEachGroup<false>(&scratch,
                       [&](Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>* again) {
                         size_t p = 0;
                         for (; p < count && !segment->must_split(); ++p) {
                           const uint32_t i = positions[p];
-                          const KeyRef key = keys.at(i, scratch.hashes[i]);
-                          uint32_t row = segment->Find(key);
-                          // A later checkpoint may name the place that an earlier one has named.
-                          if (row == kNoRow || !store_.IsOnSsd(row) || store_.stub(row).place != places[i]) {
-                            store_.log->Adopt(places[i]);
-                            if (row != kNoRow) segment->Remove(key.hash, row);
-                            row = segment->AddOnSsd(key, places[i], &scratch.ssd_values[i * values]);
-                          }
-                          RowHeader& header = store_.header(row);
-                          header.touch = static_cast<uint32_t>(rows.touches[i]);
-                          header.count_flags = header.flags();
-                          header.Count(static_cast<uint32_t>(std::min<int64_t>(rows.counts[i], RowHeader::kMaxCount)));
+                          AdoptRow(segment, batch.at(i, scratch.hashes[i]), places[i], {headers[i], &rows[i * values]});
                         }
                         again->insert(again->end(), positions + p, positions + count);
                         Grow(segment, &growths);

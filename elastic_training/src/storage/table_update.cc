@@ -103,10 +103,11 @@ size_t ElasticTable::UpdateGroup(const UpdateRequest& request, KeyScratch* scrat
       const uint32_t position = positions[i];
       const KeyRef key = request.keys.at(position, scratch->hashes[position]);
       uint32_t row = static_cast<uint32_t>(request.places[position]);
+      // Rows on SSD have higher numbers than these.
       const bool known = IsRecord(row) ? store_.records.contains(row & ~kRecordBit) : store_.full.contains(row);
       // Between lookup and update the row may have been evicted, or have come back elsewhere.
       if (!known || !segment->IsKey(row, key)) row = segment->Find(key);
-      if (row != kNoRow) row = MoveIn(segment, key.hash, row);
+      if (row != kNoRow) row = MoveIn(segment, key, row);
       if (row != kNoRow && IsRecord(row)) {
         row = store_.header(row).Has(kReleasedFlag) ? segment->MakeFull(key.hash, row) : kNoRow;
       }

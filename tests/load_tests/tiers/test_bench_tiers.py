@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from load_tests.tiers import kills, peers, resident, serving, training
+from load_tests.tiers import index_bytes, kills, peers, resident, serving, training
 from load_tests.tiers.served_table import BATCH, IDS, Zipf, keys_of
 from load_tests.tiers.setup import Setup
 
@@ -77,10 +77,12 @@ def test_a_resident_model_is_measured_beside_a_mapped_one(tmp_path: Path) -> Non
 
 
 def test_judges_of_training_find_what_misses_a_target() -> None:
-    good = {"ratios": {"update_cpu_s": 20.0, "read_cpu_s": 5.0}, "worst_batch": 2.0, "space": 1.5}
-    bad = {"ratios": {"update_cpu_s": 19.9, "read_cpu_s": 4.9}, "worst_batch": 2.1, "space": 1.6}
-    assert [target.ok for target in training.judge(good)] == [True] * 4
-    assert [target.ok for target in training.judge(bad)] == [False] * 4
+    good: dict[str, Any] = {"ratios": {"update_cpu_s": 20.0, "read_cpu_s": 5.0}, "worst_batch": 2.0, "space": 1.5}
+    good["index"] = {"index_bytes_per_row": 16.0}
+    bad: dict[str, Any] = {"ratios": {"update_cpu_s": 19.9, "read_cpu_s": 4.9}, "worst_batch": 2.1, "space": 1.6}
+    bad["index"] = {"index_bytes_per_row": 16.1}
+    assert [target.ok for target in training.judge(good)] == [True] * 5
+    assert [target.ok for target in training.judge(bad)] == [False] * 5
     assert [kills.judge({"wrong": wrong})[0].ok for wrong in (0, 1)] == [True, False]
 
 
@@ -96,3 +98,12 @@ def test_kills_find_rows_that_differ_from_what_was_trained() -> None:
     table.evict(keys[:2])
     table.insert(keys[2:3], weights[2:3] + 1)
     assert kills.wrong_rows(table, 1) == 3
+
+
+def test_the_index_of_rows_on_ssd_is_measured(tmp_path: Path) -> None:
+    case = index_bytes.measure(tmp_path / "index", 60_000)
+    assert not list(tmp_path.iterdir()), "the table was deleted"
+    assert case["ssd_rows"] + case["memory_rows"] == 60_000
+    assert case["wrong"] == 0
+    assert 14.2 < case["index_bytes_per_row"] < case["bytes_per_row"]
+    assert case["index_bytes_per_row"] < 18, "segments are a fifth as large as those of large tables"

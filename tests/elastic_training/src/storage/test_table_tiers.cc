@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -103,14 +104,21 @@ TEST(TableTiers, EqualATableInMemory) {
   EXPECT_TRUE(ContentsOf(*tiered, all) == ContentsOf(*plain, all));
   EXPECT_GT(tiers.Stats()["log"]["reclaimed_files"], 0);
   // The rows in memory are those that were touched last.
-  int64_t coldest_in_memory = INT64_MAX, hottest_on_ssd = 0;
+  std::set<uint64_t> in_memory;
   uint64_t cursor = 0;
   do {
     cursor = tiered->VisitHeaders(cursor, [&](const RowView& row) {
-      if (row.weights != nullptr) coldest_in_memory = std::min<int64_t>(coldest_in_memory, row.touch);
-      if (row.weights == nullptr) hottest_on_ssd = std::max<int64_t>(hottest_on_ssd, row.touch);
+      if (row.weights != nullptr) in_memory.insert(row.key);
     });
   } while (cursor != 0);
+  EXPECT_EQ(in_memory.size(), counts.full);
+  const Contents contents = ContentsOf(*tiered, all);
+  int64_t coldest_in_memory = INT64_MAX, hottest_on_ssd = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (contents.kinds[i] == 0) continue;
+    if (in_memory.count(all[i]) != 0) coldest_in_memory = std::min(coldest_in_memory, contents.touches[i]);
+    if (in_memory.count(all[i]) == 0) hottest_on_ssd = std::max(hottest_on_ssd, contents.touches[i]);
+  }
   EXPECT_GE(coldest_in_memory + 60, hottest_on_ssd);
 }
 
@@ -210,6 +218,107 @@ TEST(TableTiers, ThreadsTrainAndReadBothTiers) {
   int64_t occurrences = 0;
   for (const int64_t count : ContentsOf(*table, Keys(1, keys)).counts) occurrences += count;
   EXPECT_EQ(occurrences, 2 * 120 * 400);
+}
+
+// The key of a hash.
+uint64_t KeyOfHash(uint64_t hash) {
+  hash = (hash ^ hash >> 31 ^ hash >> 62) * 0x319642b2d24d8ec3;
+  hash = (hash ^ hash >> 27 ^ hash >> 54) * 0x96de1b173f119089;
+  return (hash ^ hash >> 30 ^ hash >> 60) - kGoldenStep;
+}
+
+// One of the keys that the index of rows on SSD does not tell apart.
+uint64_t EqualKey(uint64_t number, uint64_t which) { return KeyOfHash((Mix(number) >> 24 << 24) + which); }
+
+// Moves the rows of some keys to SSD.
+void MoveToSsd(ElasticTable* table, const std::set<uint64_t>& keys) {
+  uint64_t cursor = 0;
+  do {
+    cursor = table->Sweep(cursor, [&](const RowView& row) {
+      return row.weights != nullptr && keys.count(row.key) != 0 ? RowFate::kMoveToSsd : RowFate::kKeep;
+    });
+  } while (cursor != 0);
+}
+
+TEST(TableTiers, KeysWithEqualBitsKeepTheirRows) {
+  ASSERT_EQ(HashKey(KeyOfHash(12345)), 12345);
+  const auto tiered = TieredTable("bits", FolderOf("bits")), plain = CountingTable("bits");
+  TierSweep tiers(tiered.get());
+  std::mt19937_64 random(4);
+  const auto draw = [&](size_t count, uint64_t most) {
+    std::vector<uint64_t> keys(count);
+    for (uint64_t& key : keys) key = EqualKey(random() % 9000, random() % most);
+    return keys;
+  };
+  for (uint32_t step = 0; step < 200; ++step) {
+    const std::vector<uint64_t> batch = draw(700, 3);
+    TrainAt(tiered.get(), &tiers, batch, step);
+    TrainAt(plain.get(), nullptr, batch, step);
+    if (step % 20 != 0) continue;
+    // One of four is never trained.
+    const std::vector<uint64_t> some = draw(500, 4), evicted = draw(100, 4);
+    EXPECT_EQ(Lookup(tiered.get(), some), Lookup(plain.get(), some));
+    Evict(tiered.get(), evicted);
+    Evict(plain.get(), evicted);
+  }
+  EXPECT_GT(tiered->counts().ssd, 1000);
+  std::vector<uint64_t> all;
+  for (uint64_t number = 0; number < 9000; ++number) {
+    for (uint64_t which = 0; which < 4; ++which) all.push_back(EqualKey(number, which));
+  }
+  EXPECT_TRUE(ContentsOf(*tiered, all) == ContentsOf(*plain, all));
+}
+
+TEST(TableTiers, AdoptsARowBesideAnotherWithEqualBits) {
+  const auto table = TieredTable("adopts", FolderOf("adopts"));
+  const std::vector<uint64_t> keys = {EqualKey(1, 0), EqualKey(1, 1)};
+  std::vector<float> weights = {1, 2, 3, 4, 5, 6, 7, 8};
+  ASSERT_EQ(weights.size(), 2 * kDim);
+  RowContents contents;
+  contents.weights = weights.data();
+  table->Insert({keys.data(), nullptr, 2}, contents);
+  MoveToSsd(table.get(), {keys[1]});
+  RowBlock block;
+  {
+    Writers writers;
+    CutSettings settings;
+    settings.leaves_ssd = true;
+    settings.token = 7;
+    ModelCut cut({table.get()}, settings, &writers);
+    block = cut.at(0).Read(1 << 20);
+    cut.End(true);
+  }
+  ASSERT_EQ(block.keys.size(), 2);
+  const size_t on_ssd = block.meta[2] >= kOnSsdKind ? 0 : 1;
+  const LogPlace place = block.meta[3 * on_ssd + 2] & ~kOnSsdKind;
+  Evict(table.get(), {keys[1]});
+  MoveToSsd(table.get(), {keys[0]});
+  ASSERT_EQ(table->counts().ssd, 1);
+  // The cut names it by the bits that the index has.
+  EXPECT_NE(block.keys[on_ssd], keys[1]);
+  for (int time = 0; time < 2; ++time) table->Adopt({&block.keys[on_ssd], nullptr, 1}, &place);
+  EXPECT_EQ(table->counts().ssd, 1);
+  EXPECT_EQ(table->counts().full, 1);
+  EXPECT_EQ(ContentsOf(*table, keys).weights, weights);
+  const uint64_t wrong = EqualKey(2, 0);
+  EXPECT_NE(MessageOf([&] { table->Adopt({&wrong, nullptr, 1}, &place); }).find("no row of the expected key"),
+            std::string::npos);
+}
+
+TEST(TableTiers, SweepsTellTheKeysThatTheyEvictFromSsd) {
+  const auto table = TieredTable("sweeps", FolderOf("sweeps"));
+  const std::vector<uint64_t> keys = Keys(1, 3000);
+  table->Follow();
+  table->Insert({keys.data(), nullptr, keys.size()}, RowContents());
+  MoveToSsd(table.get(), {keys.begin(), keys.begin() + 2000});
+  ASSERT_EQ(table->counts().ssd, 2000);
+  uint64_t cursor = 0;
+  do cursor = table->Sweep(cursor, [](const RowView&) { return RowFate::kEvict; });
+  while (cursor != 0);
+  EXPECT_EQ(table->counts().ssd, 0);
+  EXPECT_EQ(table->log()->live(), 0);
+  const Changes changes = ChangesOf(table.get());
+  EXPECT_EQ(changes.evicted, std::set<uint64_t>(keys.begin(), keys.end()));
 }
 
 TEST(TableTiers, SayWhatDoesNotFit) {
