@@ -8,7 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ROOT", "ProgramError", "find_go_program", "find_library", "find_program", "run_program"]
+__all__ = [
+    "ROOT",
+    "ProgramError",
+    "StaleProgramError",
+    "check_is_current",
+    "find_go_program",
+    "find_library",
+    "find_program",
+    "run_program",
+]
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -19,6 +28,34 @@ class ProgramError(RuntimeError):
     def __init__(self, name: str, status: int, text: str) -> None:
         super().__init__(f"{name} exited with status {status}: {text.strip()[-2000:] or 'no message'}")
         self.status = status
+
+
+class StaleProgramError(RuntimeError):
+    """A benchmark program is missing, or older than what it was compiled from."""
+
+
+def check_is_current(program: Path, sources: Sequence[Path], command: str) -> None:
+    """Check that a benchmark program is there and no older than its sources.
+
+    Parameters
+    ----------
+    program : Path
+    sources : sequence of Path
+        Source files, and folders of them: all C++ files below count.
+    command : str
+        Command that builds it.
+
+    Raises
+    ------
+    StaleProgramError
+        If it is missing, or a source was changed later. The message names that source and the command.
+    """
+    if not program.is_file():
+        raise StaleProgramError(f"{program}: not found; `{command}` builds it")
+    files = [file for source in sources for file in ([source] if source.is_file() else source.rglob("*.*"))]
+    newest = max((file for file in files if file.suffix in (".cc", ".h")), key=lambda file: file.stat().st_mtime_ns)
+    if newest.stat().st_mtime_ns > program.stat().st_mtime_ns:
+        raise StaleProgramError(f"{program}: older than {newest}, expected a program of this source; run `{command}`")
 
 
 def find_program(name: str, folder: Path | None = None) -> Path:
