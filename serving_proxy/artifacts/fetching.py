@@ -13,7 +13,7 @@ from pathlib import Path
 
 from serving_proxy.artifacts.manifest import PART_BYTES, RemoteFile
 from serving_proxy.artifacts.partial_file import PartialFile
-from serving_proxy.artifacts.store import Store
+from serving_proxy.artifacts.store import Data, Store
 from serving_proxy.errors import CancelledError, InvalidError, NotFoundError, UnavailableError
 
 #: Parts that are fetched at the same time.
@@ -21,7 +21,7 @@ IN_FLIGHT = 8
 #: How long a store may be silent until the fetching ends with an error; a later one continues where it stopped.
 PATIENCE_S = 30.0
 # Parts that are kept in memory until they are hashed.
-_MOST_KEPT = 8
+_MOST_KEPT = 16
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
 _MOST_WRONG = 3
@@ -96,7 +96,7 @@ class _Fetch:
         self._patience_s = patience_s
         self._left: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._arrived = threading.Condition()
-        self._arrived_parts: dict[int, bytes] = {}
+        self._arrived_parts: dict[int, Data] = {}
         self._hashed = 0
         self._error: BaseException | None = None
         self._ended = False
@@ -131,7 +131,8 @@ class _Fetch:
             # Hashed from memory if the parts before have not made it wait for long.
             data = self._arrived_parts.pop(part, None)
             self._hashed = part + 1
-            digest.update(self._parts.read(part) if data is None else data)
+            for piece in self._parts.pieces(part) if data is None else (data,):
+                digest.update(piece)
         return digest.hexdigest()
 
     def _work(self) -> None:
@@ -152,7 +153,7 @@ class _Fetch:
         length, wrong, pause = self._parts.length(part), 0, _FIRST_PAUSE_S
         while not self._ended and self._error is None:
             try:
-                data = bytes(self._store.read(self._file.url, part * PART_BYTES, length, self._file.tag))
+                data = self._store.read(self._file.url, part * PART_BYTES, length, self._file.tag)
             except UnavailableError as error:
                 if time.monotonic() - self._last_byte >= self._patience_s:
                     raise UnavailableError(
@@ -173,7 +174,7 @@ class _Fetch:
             self._sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    def _take(self, part: int, data: bytes) -> None:
+    def _take(self, part: int, data: Data) -> None:
         if part < self._hashed + _MOST_KEPT:
             self._arrived_parts[part] = data
         self._parts.write(part, data)
