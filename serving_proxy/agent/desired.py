@@ -11,8 +11,8 @@ from serving_proxy.errors import ProxyError
 from serving_proxy.system.files import read_regular, replace
 
 _MOST_BYTES = 256 * 1024 * 1024
-# Hosts refuse it because of its last key, and a host that has never accepted a state is not ready then. Without a
-# file they would be ready at once, and serve nothing.
+# A host that has never accepted a state is not ready because of its last key (hosts before 0.1 refuse that, and are not
+# ready either). Without a file they would be ready at once, and serve nothing.
 _WAITING = {"schema": 1, "generation": 0, "models": {}, "waiting": "for the first state of the proxy"}
 
 

@@ -158,6 +158,10 @@ void JsonValue::Allow(std::initializer_list<std::string_view> keys) const {
   AllowOnly(KnownKeys(keys), absl::StrCat("unknown key, expected one of ", absl::StrJoin(keys, ", ")));
 }
 
+void JsonValue::Allow(const std::vector<std::string>& keys) const {
+  AllowOnly(KnownKeys(keys), absl::StrCat("unknown key, expected one of ", absl::StrJoin(keys, ", ")));
+}
+
 void JsonValue::AllowOnly(const KnownKeys& known, std::string_view what) const {
   if (!Readable()) return;
   if (!value_->is_object()) return Refuse("an object");

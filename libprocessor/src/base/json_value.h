@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -51,6 +52,7 @@ class KnownKeys {
  public:
   KnownKeys() = default;
   KnownKeys(std::initializer_list<std::string_view> keys) : keys_(keys.begin(), keys.end()) {}
+  explicit KnownKeys(std::vector<std::string> keys) : keys_(std::move(keys)) {}
 
   void Add(std::string_view key) { keys_.emplace_back(key); }
   /// Returns the first other key of an object, which owns it; null if there is none.
@@ -84,6 +86,7 @@ class JsonValue {
   JsonValue Required(const std::string& key, std::string_view expected) const;
   /// Records a fault if the object has any other member.
   void Allow(std::initializer_list<std::string_view> keys) const;
+  void Allow(const std::vector<std::string>& keys) const;
   /// Records the fault `what` of the first member whose key is not known.
   void AllowOnly(const KnownKeys& known, std::string_view what) const;
   void ForEachMember(const std::function<void(const std::string& key, const JsonValue& value)>& visit) const;

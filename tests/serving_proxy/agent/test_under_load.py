@@ -49,7 +49,7 @@ def test_host_is_not_ready_before_it_has_loaded_the_first_state(fleet: tuple[Fle
     for machine in machines:
         actual = json.loads((machine.state_dir / "hosts" / "host-0" / "actual.json").read_bytes())
         assert actual["state"] != "ready"
-        assert "waiting" in actual["desired_error"]
+        assert (actual["waiting"], actual["desired_error"]) == ("x", None)
     proxy.client.deploy("tiny", ensure_model("tiny"), version=1)
     for machine in machines:
         machine.start_agent()

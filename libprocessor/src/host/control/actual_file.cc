@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "src/base/log.h"
 #include "src/host/control/load_lanes.h"
+#include "src/host/versions/host_features.h"
 #include "src/host/versions/memory_budget.h"
 #include "src/runtime/stats/stats.h"
 
@@ -96,6 +97,8 @@ ActualModels DescribeModels(const Plan& plan, const DesiredState& desired, const
 ActualFile::ActualFile(const StateDirectory* directory, const std::string& host_id) : directory_(*directory) {
   state_.host = host_id;
   state_.started = WallClockText();
+  state_.version = PROCESSOR_VERSION;
+  state_.features = HostFeatures();
   state_.cpus = state_.front_end_cpus = FormatCpuset(AllowedCpus());
 }
 
@@ -133,6 +136,16 @@ void ActualFile::SetDesiredError(const std::string& error) {
     dirty_ = true;
   }
   if (!error.empty()) Log(Severity::kError, error);
+}
+
+void ActualFile::SetWaiting(const std::string& waiting) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (waiting == state_.waiting) return;
+    state_.waiting = waiting;
+    dirty_ = true;
+  }
+  if (!waiting.empty()) Log(Severity::kInfo, absl::StrCat("desired.json: waits ", waiting));
 }
 
 void ActualFile::SetFrontEndCpus(const CpuSet& cpus) {

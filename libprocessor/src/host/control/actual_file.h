@@ -37,6 +37,8 @@ class ActualFile {
   void SetDraining();
   /// Sets why desired.json is not followed; logs it if it has changed.
   void SetDesiredError(const std::string& error);
+  /// Sets why the writer of desired.json has no state yet; "" if it has one.
+  void SetWaiting(const std::string& waiting);
   void SetFrontEndCpus(const CpuSet& cpus);
   /// Sets the versions. `ready`: whether the host has loaded the versions that it starts with.
   void SetModels(ActualModels models, const DesiredState& desired, const Instances& instances, int64_t memory_limit,

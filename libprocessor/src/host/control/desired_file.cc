@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/host/versions/host_features.h"
 #include "src/host/versions/memory_budget.h"
 #include "src/runtime/stats/stats.h"
 
@@ -20,6 +21,7 @@ DesiredFile::DesiredFile(StateDirectory* directory, std::string host_id)
 
 void DesiredFile::Follow(AcceptedState accepted) {
   state_ = std::move(accepted.state);
+  RefuseWhatIsBeyond(HostFeatures(), &state_);
   accepted_ = std::move(accepted.text);
   memory_limit_ = state_.memory_limit_bytes > 0 ? state_.memory_limit_bytes : MemoryOfMachine();
 }
@@ -44,6 +46,8 @@ bool DesiredFile::Read() {
   error_ = refused_ =
       status.ok() ? accepted.error : absl::StrCat(status.message(), "; the previous desired state is still followed");
   if (!status.ok()) return false;
+  waiting_ = accepted.state.waiting;
+  if (!waiting_.empty()) return false;
   Follow(std::move(accepted));
   dirty_ = true;
   return true;

@@ -30,8 +30,10 @@ class DesiredFile {
   int64_t memory_limit() const { return memory_limit_; }
   /// Why desired.json, or a part of it, is not followed; "" if all of it is.
   const std::string& error() const { return error_; }
+  /// Why its writer has no state yet; "" if it has one. The state that was accepted before is followed meanwhile.
+  const std::string& waiting() const { return waiting_; }
   /// Whether it is known what to serve: a state was accepted, or there never was a desired.json.
-  bool known() const { return !accepted_.empty() || (refused_.empty() && !missing_); }
+  bool known() const { return !accepted_.empty() || (refused_.empty() && waiting_.empty() && !missing_); }
 
  private:
   void Follow(AcceptedState accepted);
@@ -43,6 +45,7 @@ class DesiredFile {
   std::string accepted_;  // the text of the followed state; empty: none was ever accepted
   std::string refused_;   // why the file as last read, or a part of it, is not followed
   std::string error_;
+  std::string waiting_;
   bool missing_ = false;
   bool dirty_ = false;  // accepted.json is out of date
   int64_t write_at_ns_ = 0;

@@ -2,6 +2,8 @@
 #include "src/host/control/host_control.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <set>
@@ -30,6 +32,7 @@ absl::Status Ending() { return StatusWithoutThrowing(absl::StatusCode::kCancelle
 
 HostControl::HostControl(const HostOptions& options, std::unique_ptr<StateDirectory> directory)
     : host_id_(options.host_id),
+      owns_process_(options.owns_process),
       directory_(std::move(directory)),
       request_log_(directory_->host_path() + "/requests"),
       actual_(directory_.get(), host_id_),
@@ -158,6 +161,7 @@ void HostControl::Tick() {
     instances_.MarkChanged();
   }
   actual_.SetDesiredError(desired_.error());
+  actual_.SetWaiting(desired_.waiting());
   loader_.Collect();
   const int64_t now_ns = NowNs();
   loader_.EndLateLoads(now_ns);
@@ -185,14 +189,24 @@ void HostControl::Apply() {
   // Loads and unloads change states of versions, which the next turn publishes.
   loader_.StartUnload();
   loader_.StartLoads(plan.load, HasServed());
+  if (desired_.state().drained) EndDrained();
   // A host that cannot follow desired.json is not ready, unless it knows what it served before.
-  if (!started_ && desired_.known() && loader_.IsSettled(plan)) {
+  if (!started_ && desired_.known() && !desired_.state().drained && loader_.IsSettled(plan)) {
     started_ = true;
     started_ns_ = NowNs();
     instances_.MarkChanged();
   }
   if (changed || instances_.changed()) UpdateActual(plan);
   publish_again_ = false;
+}
+
+// Ends the process as a signal to end does, so that what is behind it, such as the program that receives requests, ends
+// in order: not ready, no new connections, the last requests. Whatever starts it again gets a host that is not ready.
+void HostControl::EndDrained() {
+  if (!started_ || !owns_process_ || asked_to_end_) return;
+  asked_to_end_ = true;
+  Log(Severity::kInfo, "desired.json: this host is drained, and ends after its requests");
+  kill(getpid(), SIGTERM);
 }
 
 // Ends the instances that are no longer desired.

@@ -75,6 +75,7 @@ class HostControl {
   void Wake();
   void Tick();
   void Apply();
+  void EndDrained();
   void Retire(const Plan& plan);
   void UpdateServing(const Plan& plan);
   void UpdateFollowErrors();
@@ -86,6 +87,7 @@ class HostControl {
   void WriteStats();
 
   const std::string host_id_;
+  const bool owns_process_;
   const std::unique_ptr<StateDirectory> directory_;
   HostStats stats_;
   RequestLog request_log_;
@@ -99,6 +101,7 @@ class HostControl {
   std::map<std::string, uint64_t> baselines_;  // the instances that serve, by models
   CpuSet reserved_cpus_;                       // no other version runs on these
   bool started_ = false;                       // the versions that the host starts with have been loaded
+  bool asked_to_end_ = false;                  // as the host is drained
   // The last Tick() threw and may have left changes unpublished. Unlike MarkChanged(), this does not wake the thread at
   // once, which would keep a CPU busy as long as memory is short.
   bool publish_again_ = false;

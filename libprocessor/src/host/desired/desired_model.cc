@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/json_text.h"
+#include "src/host/desired/desired_keys.h"
 #include "src/host/desired/version_config.h"
 #include "src/runtime/config/config_check.h"
 
@@ -68,8 +69,7 @@ void PassOver(const JsonValue& annotations) {
 }
 
 void ReadVersion(const JsonValue& value, int64_t number, DesiredVersion* dst) {
-  value.Allow({"path", "config", "warmup_file", "cpuset", "batching", "tables", "limits", "priority", "traffic",
-               "follow", "epoch", "files", "annotations"});
+  value.Allow(DesiredVersionKeys());
   value.Required("path", "the folder of a SavedModel").String(&dst->path, /*nonempty=*/true);
   if (!dst->path.empty() && dst->path.front() != '/') value.Member("path").Refuse("a path that begins with '/'");
   ReadConfig(value.Member("config"), &dst->config);
@@ -85,6 +85,8 @@ void ReadVersion(const JsonValue& value, int64_t number, DesiredVersion* dst) {
   value.Member("traffic").Boolean(&dst->traffic);
   ReadTimelineToFollow(value, dst);
   ReadFiles(value.Member("files"), &dst->files);
+  value.Member("needs").ForEachItem(
+      [&](const JsonValue& need) { need.String(&dst->needs.emplace_back(), /*nonempty=*/true); });
   PassOver(value.Member("annotations"));
   value.Check([&] {
     ModelConfig config;
@@ -156,7 +158,7 @@ void ReadRouting(const JsonValue& value, const std::map<std::string, std::string
 
 void ReadModel(const JsonValue& value, const std::map<std::string, std::string>& salts, const std::string& name,
                const FormFaults& form, DesiredModel* model, std::vector<DesiredFault>* faults) {
-  value.Allow({"annotations", "baseline", "labels", "request_log", "routing", "shadow", "versions"});
+  value.Allow(DesiredModelKeys());
   if (!IsServingName(name)) return value.Fault(absl::StrCat("the name of a model, expected ", kServingNameRule));
   PassOver(value.Member("annotations"));
   const JsonValue versions = value.Required("versions", "versions by their numbers");

@@ -3,12 +3,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/base/json_value.h"
+#include "src/host/desired/desired_keys.h"
 #include "src/host/desired/desired_model.h"
 
 namespace processor {
 namespace {
 
 constexpr double kMostLoadSeconds = 1e6;
+constexpr char kAllHosts[] = "*";
 
 // Returns the status with a name such as "NOT_FOUND"; OK if the name is unknown.
 absl::StatusCode StatusCodeOf(std::string_view name) {
@@ -43,9 +45,13 @@ void ReadRefused(const JsonValue& versions, const std::string& model, DesiredSta
   });
 }
 
-// Reads a host's own cpusets, which replace those of the versions, by "MODEL/VERSION".
+// Reads what is for one host: whether it is drained, and its own cpusets by "MODEL/VERSION", which replace those of the
+// versions. An absent version needs no CPUs.
 void ReadHost(const JsonValue& host, bool is_this, DesiredState* state) {
-  host.Allow({"cpusets"});
+  host.Allow(DesiredHostKeys());
+  bool drained = false;
+  host.Member("drained").Boolean(&drained);
+  if (is_this) state->drained |= drained;
   host.Member("cpusets").ForEachMember([&](const std::string& key, const JsonValue& cpuset) {
     const size_t slash = key.rfind('/');
     int64_t number = 0;
@@ -54,7 +60,6 @@ void ReadHost(const JsonValue& host, bool is_this, DesiredState* state) {
     cpuset.String(&text);
     if (slash == std::string::npos || !ParseVersionNumber(std::string_view(key).substr(slash + 1), &number) ||
         model == state->models.end() || model->second.versions.count(number) == 0) {
-      // An absent version needs no CPUs.
       state->faults.push_back(
           {"", 0, absl::StrCat(cpuset.name(), ": no version that is there, expected MODEL/VERSION")});
     } else if (is_this && cpuset.present()) {
@@ -105,10 +110,10 @@ absl::Status ParseDesiredState(std::string_view text, std::string_view host_id, 
   // The schema comes first: a later one cannot be checked further.
   int64_t schema = 0;
   root.Required("schema", absl::StrCat(kDesiredSchema)).Integer(kDesiredSchema, kDesiredSchema, &schema);
-  root.Allow({"schema", "generation", "memory_limit_bytes", "maintenance_cpus", "load_timeout_seconds", "layers",
-              "models", "refused", "hosts"});
+  root.Allow(DesiredStateKeys());
   DesiredState read;
   root.Required("generation", "a number that rises with every change").Integer(0, INT64_MAX, &read.generation);
+  root.Member("waiting").String(&read.waiting, /*nonempty=*/true);
   root.Member("memory_limit_bytes").Integer(0, INT64_MAX, &read.memory_limit_bytes);
   root.Member("maintenance_cpus").String(&read.maintenance_cpus);
   root.Member("load_timeout_seconds").Number(0, kMostLoadSeconds, &read.load_timeout_s);
@@ -125,7 +130,7 @@ absl::Status ParseDesiredState(std::string_view text, std::string_view host_id, 
   root.Member("refused").ForEachMember(
       [&](const std::string& name, const JsonValue& versions) { ReadRefused(versions, name, &read); });
   root.Member("hosts").ForEachMember(
-      [&](const std::string& id, const JsonValue& host) { ReadHost(host, id == host_id, &read); });
+      [&](const std::string& id, const JsonValue& host) { ReadHost(host, id == host_id || id == kAllHosts, &read); });
   if (fault.ok()) *state = std::move(read);
   return fault;
 }

@@ -66,8 +66,9 @@ struct DesiredVersion {
   AdmissionLimits limits;
   int priority = 0;
   bool traffic = true;
-  std::string follow;            // the folder of a timeline of deltas; empty: none
-  std::optional<int64_t> epoch;  // at which to stay; none: the newest
+  std::string follow;              // the folder of a timeline of deltas; empty: none
+  std::optional<int64_t> epoch;    // at which to stay; none: the newest
+  std::vector<std::string> needs;  // features without which no host can serve it
 
   /// Returns a text of all settings that require a load: an entry with another identity is loaded again. Faulty entries
   /// differ by their faults.
@@ -99,8 +100,10 @@ using RefusedVersions = std::map<std::string, std::map<int64_t, absl::Status>, s
 /// Everything that hosts are to serve.
 struct DesiredState {
   int64_t generation = 0;
+  std::string waiting;             // why the writer has no state yet; not empty: the file is not to be followed
   int64_t memory_limit_bytes = 0;  // 0: the memory of the machine
   std::string maintenance_cpus;    // empty: all CPUs
+  bool drained = false;            // this host is to finish its requests and end, and is not to be ready again
   double load_timeout_s = 600;     // of versions that do not set their own; 0: no limit
   std::map<std::string, DesiredModel, std::less<>> models;
   RefusedVersions refused;

@@ -57,8 +57,11 @@ std::string ActualJson(const ActualState& state) {
   json["host"] = state.host;
   json["pid"] = getpid();
   json["started"] = state.started;
+  json["version"] = state.version;
+  json["features"] = state.features;
   json["generation"] = state.generation;
   json["desired_error"] = TextOrNull(state.desired_error);
+  json["waiting"] = TextOrNull(state.waiting);
   json["state"] = HostStateName(state.state);
   json["endpoints"] = state.endpoints;
   json["cpus"] = state.cpus;

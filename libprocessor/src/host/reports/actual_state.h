@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "src/host/desired/desired_state.h"
@@ -47,8 +48,11 @@ const char* HostStateName(HostState state);
 struct ActualState {
   std::string host;
   std::string started;
+  std::string version;                // the release of this library
+  std::vector<std::string> features;  // what it can do
   int64_t generation = 0;
   std::string desired_error;  // why desired.json is not followed; empty if it is
+  std::string waiting;        // why its writer has no state yet; empty if it has one
   HostState state = HostState::kStarting;
   std::map<std::string, std::string> endpoints;
   std::string cpus;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -24,7 +25,8 @@ constexpr char kFull[] = R"({
         "3": {"path": "/models/ranking/3"},
         "4": {"path": "/models/ranking/4", "config": {"session_num": 2}, "cpuset": "2-3", "warmup_file": "w",
               "batching": {"mode": "timed", "max_rows": 64, "max_wait_us": 500},
-              "limits": {"max_queue": 10, "max_in_flight": 20}, "priority": -1, "traffic": false}
+              "limits": {"max_queue": 10, "max_in_flight": 20}, "priority": -1, "traffic": false,
+              "needs": ["op:RecNew"]}
       }
     },
     "retrieval": {"baseline": 1, "versions": {"1": {"path": "/r", "config": null, "cpuset": null}}}
@@ -60,6 +62,7 @@ TEST(DesiredState, ReadsEveryKey) {
   EXPECT_EQ(variant.limits.max_queue, 10);
   EXPECT_EQ(variant.limits.max_in_flight, 20);
   EXPECT_EQ(variant.priority, -1);
+  EXPECT_EQ(variant.needs, std::vector<std::string>({"op:RecNew"}));
   EXPECT_FALSE(variant.traffic);
   EXPECT_EQ(ranking.versions.at(3).cpuset, "") << "another host's";
 
