@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 import random
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from serving_proxy.agent.memory import Memory
 from serving_proxy.agent.timelines import StoredTimelines
 from serving_proxy.errors import ProxyError
 from serving_proxy.records.agents import MachineState
+from serving_proxy.records.features import Understood, understood
+from serving_proxy.records.hosts import HostSeen
 
 log = logging.getLogger("serving_proxy.agent")
 
@@ -51,6 +54,8 @@ class Agent:
         Set when there is something to report.
     applied : (int, int)
         The (term, generation) that the hosts were told last.
+    understood : Understood
+        What the hosts of this machine understand of it.
     refused : str or None
         Why the state of the proxy is refused.
     fault : str or None
@@ -70,10 +75,12 @@ class Agent:
         self.memory = Memory.read(state_dir)
         self.changed = asyncio.Event()
         self.applied = (0, 0)
+        self.understood = Understood({})
         self.refused: str | None = None
         self.fault: str | None = None
         self.cores_fault = ""
         self._cpus = frozenset(os.sched_getaffinity(0))
+        self._hosts: tuple[HostSeen, ...] = ()
         self._link = link
         self._timelines = timelines
         self._desired = LocalDesired(state_dir)
@@ -85,6 +92,15 @@ class Agent:
     def origins(self) -> dict[str, str]:
         """Return the path that the proxy knows by local path."""
         return {local: origin_of(key) for key, local in self.memory.paths.items()}
+
+    def know_hosts(self, hosts: Sequence[HostSeen]) -> None:
+        """Write another `desired.json` if hosts of another release have come or gone."""
+        live = tuple(
+            HostSeen(host.name, True, version=host.version, features=host.features) for host in hosts if host.alive
+        )
+        if live != self._hosts:
+            self._hosts = live
+            self._wake.set()
 
     async def follow(self) -> None:
         """Accept the states of the proxy until the task is cancelled."""
@@ -151,10 +167,15 @@ class Agent:
                 self._wake.set()
 
     def _apply(self, state: MachineState) -> None:
-        wanted = wanted_files(state.desired)
+        known = understood(state.desired, self._hosts)
+        if known.left_out != self.understood.left_out or known.versions != self.understood.versions:
+            for reason in (*known.left_out, *(f"{name}: {why}" for name, why in known.versions.items())):
+                log.warning("%s", reason)
+        self.understood = known
+        wanted = {name: entry for name, entry in wanted_files(state.desired).items() if name not in known.versions}
         self.fetches.want(wanted)
-        desired = state.desired if self._timelines is None else self._timelines.localize(state.desired)
-        body = localize(desired, self.memory.paths, self._desired.body)
+        desired = known.desired if self._timelines is None else self._timelines.localize(known.desired)
+        body = localize(desired, self.memory.paths, self._desired.body, known.versions, self._link.machine)
         body = self._divided(body, state)
         is_complete = not self.fetches.running and body["models"].keys() == state.desired["models"].keys()
         if self._desired.body is None and not is_complete:

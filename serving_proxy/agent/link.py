@@ -45,6 +45,11 @@ class Link:
         """Return the proxy that answered last."""
         return self._servers[0]
 
+    @property
+    def machine(self) -> str:
+        """Return the name of this machine."""
+        return self._settings.name
+
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()

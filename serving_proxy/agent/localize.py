@@ -8,7 +8,7 @@ What the machine serves under that number meanwhile stays. A model whose baselin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 Json = dict[str, Any]
@@ -31,7 +31,13 @@ def wanted_files(desired: Mapping[str, Any]) -> dict[str, Json]:
     return {f"{model}/{number}": entry for model, number, entry in _versions(desired)}
 
 
-def localize(desired: Mapping[str, Any], paths: Mapping[str, str], before: Mapping[str, Any] | None) -> Json:
+def localize(
+    desired: Mapping[str, Any],
+    paths: Mapping[str, str],
+    before: Mapping[str, Any] | None,
+    beyond: Collection[str] = (),
+    machine: str = "",
+) -> Json:
     """Return what the hosts of a machine are to serve.
 
     Parameters
@@ -42,6 +48,10 @@ def localize(desired: Mapping[str, Any], paths: Mapping[str, str], before: Mappi
         Local path by `file_key`, of all files that are there.
     before : dict or None
         What the hosts are to serve now.
+    beyond : collection of str
+        Versions (`model/version`) that no host of this machine can serve.
+    machine : str
+        Its name; the proxy names hosts `MACHINE/HOST`.
 
     Returns
     -------
@@ -52,18 +62,26 @@ def localize(desired: Mapping[str, Any], paths: Mapping[str, str], before: Mappi
     models = {
         name: found
         for name, model in desired.get("models", {}).items()
-        if (found := _model(model, paths, earlier.get(name))) is not None
+        if (found := _model(name, model, paths, earlier.get(name), beyond)) is not None
     }
     body = {**desired, "models": models}
-    hosts = _hosts(desired.get("hosts", {}), models)
+    hosts = _hosts(_of_machine(desired.get("hosts", {}), machine), models)
     body.pop("hosts", None)
     return {**body, "hosts": hosts} if hosts else body
 
 
-def _model(model: Mapping[str, Any], paths: Mapping[str, str], before: Mapping[str, Any] | None) -> Json | None:
+def _model(
+    name: str,
+    model: Mapping[str, Any],
+    paths: Mapping[str, str],
+    before: Mapping[str, Any] | None,
+    beyond: Collection[str],
+) -> Json | None:
     earlier = (before or {}).get("versions", {})
     versions: Json = {}
     for number, entry in model["versions"].items():
+        if f"{name}/{number}" in beyond:
+            continue
         if file_key(entry) in paths:
             versions[number] = {**entry, "path": paths[file_key(entry)]}
         elif number in earlier:
@@ -83,14 +101,26 @@ def _model(model: Mapping[str, Any], paths: Mapping[str, str], before: Mapping[s
     return found
 
 
+def _of_machine(hosts: Mapping[str, Any], machine: str) -> Json:
+    """Return the settings of a machine's hosts by their names there, and those for the same hosts of all machines."""
+    named = {host: entry for host, entry in hosts.items() if "/" not in host}
+    prefix = f"{machine}/"
+    own = {host.removeprefix(prefix): entry for host, entry in hosts.items() if host.startswith(prefix)}
+    return {**named, **{host: {**named.get(host, {}), **entry} for host, entry in own.items()}}
+
+
 def _hosts(hosts: Mapping[str, Any], models: Mapping[str, Any]) -> Json:
     """Return the settings of hosts without those of versions that are left out."""
     named = {f"{name}/{number}" for name, model in models.items() for number in model["versions"]}
-    kept = {
-        host: {**entry, "cpusets": {name: cpus for name, cpus in entry.get("cpusets", {}).items() if name in named}}
-        for host, entry in hosts.items()
-    }
-    return {host: entry for host, entry in kept.items() if entry["cpusets"]}
+    kept: Json = {}
+    for host, entry in hosts.items():
+        cpusets = {name: cpus for name, cpus in entry.get("cpusets", {}).items() if name in named}
+        found = {key: value for key, value in entry.items() if key != "cpusets"}
+        if cpusets:
+            found["cpusets"] = cpusets
+        if found:
+            kept[host] = found
+    return kept
 
 
 def _versions(desired: Mapping[str, Any]) -> Iterator[tuple[str, str, Json]]:

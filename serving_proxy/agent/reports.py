@@ -55,6 +55,8 @@ class Reporter:
         self._told: dict[str, tuple[int, ...]] = {}
         self._told_state: Any = None
         self._fault = ""
+        # Before the first desired.json is written for them.
+        self._look()
         self._retry_s = _FIRST_RETRY_S
 
     async def run(self) -> None:
@@ -97,7 +99,9 @@ class Reporter:
     def _look(self) -> tuple[list[HostSeen], dict[str, tuple[int, ...]], Any]:
         """Return the hosts, the stamps of their `actual.json`, and all else that is reported at once."""
         hosts, stamps = [], {}
-        for seen in self._files.read():
+        all_hosts = self._files.read()
+        self._agent.know_hosts(all_hosts)
+        for seen in all_hosts:
             stamp, actual = self._read_actual(seen.name)
             if actual:
                 hosts.append(seen)
@@ -105,7 +109,8 @@ class Reporter:
         agent = self._agent
         agent.see_cpus(frozenset().union(*(read_cpus(seen.cpus) for seen in hosts if seen.alive)))
         urgent = {seen.name: (seen.alive, seen.state == HUNG) for seen in hosts}
-        fetches = (agent.fetches.failed, sorted(agent.fetches.running))
+        beyond = (agent.understood.versions, agent.understood.left_out)
+        fetches = (agent.fetches.failed, sorted(agent.fetches.running), beyond)
         return hosts, stamps, (urgent, agent.applied, agent.memory.order, agent.refused, agent.cores_fault, fetches)
 
     def _report(
@@ -126,7 +131,8 @@ class Reporter:
             refused=agent.refused,
             cores_fault=agent.cores_fault,
             fetching=agent.fetches.running,
-            failed=agent.fetches.failed,
+            failed=agent.fetches.failed | agent.understood.versions,
+            left_out=agent.understood.left_out,
             hosts={
                 seen.name: HostReport(
                     alive=seen.alive,

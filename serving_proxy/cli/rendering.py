@@ -177,12 +177,13 @@ def _placed(found: dict[str, Any]) -> list[RenderableType]:
 
 
 def _hosts(hosts: list[dict[str, Any]]) -> list[RenderableType]:
-    columns = ("host", "state", "origin", "pid", "generation", "cpus", "restarts")
+    columns = ("host", "state", "origin", "release", "pid", "generation", "cpus", "restarts")
     rows = [
         [
             escape(host["name"]),
             f"[{_STYLES.get(host['state'], 'default')}]{host['state']}[/]",
             host["origin"],
+            host.get("version", ""),
             str(host["pid"] or ""),
             str(host["generation"]),
             host["cpus"],

@@ -121,6 +121,7 @@ def _version(number: int, entry: Any, now: float) -> Version:
         "sha256": files.get("sha256"),
         "seal": files.get("seal"),
         "epoch": entry.get("epoch"),
+        "needs": entry.get("needs") or (),
     }
     kept = dict(_mapping(entry.get("annotations")))
     own = kept.pop("settings", None)

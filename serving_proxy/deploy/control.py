@@ -18,6 +18,7 @@ from typing import Literal, Protocol
 
 from serving_proxy.deploy.changes import Change
 from serving_proxy.deploy.desired_state import HostSettings
+from serving_proxy.deploy.feature_rules import check_features
 from serving_proxy.deploy.host_rules import Checker
 from serving_proxy.deploy.model_store import RETRY_S, ModelStore
 from serving_proxy.deploy.placing import SETTING, hosts_for, stored_placement
@@ -207,6 +208,8 @@ class Control:
         ------
         InvalidError
             Hosts would refuse the desired state that results from the change.
+        PreconditionError
+            A live host lacks a feature that the change needs; an urgent change takes effect all the same.
         ExhaustedError
             The disk is full: nothing was changed.
         UnavailableError
@@ -219,6 +222,8 @@ class Control:
             raise UnavailableError("the proxy is shutting down, expected a running proxy")
         if change.model != before:
             self.checker.check(before, change.model, self.host_settings)
+            if not urgent:
+                check_features(self.hosts, self.placement, before, change.model, self.host_settings)
         if urgent:
             self._store.save_urgently([change.model], change.notes)
         else:
@@ -283,6 +288,11 @@ class Control:
     def pin(self, cpusets: dict[str, dict[str, str]], limits: dict[str, int]) -> None:
         """Set CPUs of versions, by host, and limits; others use their own settings, or all CPUs and no limit."""
         self.host_settings = self.host_settings.model_copy(update={"cpusets": cpusets, "limits": limits})
+        self._wake_up()
+
+    def drain(self, hosts: Iterable[str]) -> None:
+        """Set which hosts of machines are drained (`HostSettings.drained`)."""
+        self.host_settings = self.host_settings.model_copy(update={"drained": tuple(sorted(set(hosts)))})
         self._wake_up()
 
     def close(self) -> None:

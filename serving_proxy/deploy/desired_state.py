@@ -10,6 +10,7 @@ from pydantic import Field
 
 from serving_proxy.artifacts.urls import is_url
 from serving_proxy.deploy.changes import arms_data
+from serving_proxy.records.features import FIRST
 from serving_proxy.records.models import Model, Record, Settings, Version, VersionOptions
 from serving_proxy.records.placement import ModelPlacement, Placement
 
@@ -37,6 +38,9 @@ class HostSettings(Record):
     divided_cpus : int
         Number of CPUs that are divided among versions; 0: each version may use all. If they are divided, a version
         whose settings do not set the number of threads gets as many threads as there are CPUs, divided by its sessions.
+    drained : tuple of str
+        Hosts that finish their requests, end, and are not ready when they are started again: `MACHINE/HOST`, or
+        `MACHINE/*` for all hosts of a machine.
     """
 
     memory_limit_bytes: int = Field(default=0, ge=0)
@@ -45,6 +49,7 @@ class HostSettings(Record):
     cpusets: dict[str, dict[str, str]] = Field(default_factory=dict)
     limits: dict[str, int] = Field(default_factory=dict)
     divided_cpus: int = Field(default=0, ge=0)
+    drained: tuple[str, ...] = ()
 
 
 def render(models: Mapping[str, Model], settings: HostSettings, placement: Placement | None = None) -> dict[str, Any]:
@@ -63,18 +68,20 @@ def render(models: Mapping[str, Model], settings: HostSettings, placement: Place
     if settings.load_timeout_seconds != _HOSTS_LOAD_TIMEOUT_S:
         body["load_timeout_seconds"] = settings.load_timeout_seconds
     for name, model in sorted(models.items()):
-        rendered = _model(model, settings, None if placement is None else placement.models.get(name))
+        rendered = render_model(model, settings, None if placement is None else placement.models.get(name))
         if rendered is not None:
             body["models"][name] = rendered
     refused = {name: reason for name, model in sorted(models.items()) if (reason := _refusal(model))}
     if refused:
         body["refused"] = refused
     named = {f"{name}/{number}" for name, entry in body["models"].items() for number in entry["versions"]}
-    hosts = {
+    hosts: dict[str, dict[str, Any]] = {
         host: {"cpusets": kept}
         for host, cpusets in sorted(settings.cpusets.items())
         if (kept := {version: cpus for version, cpus in sorted(cpusets.items()) if version in named})
     }
+    for host in settings.drained:
+        hosts[host] = {**hosts.get(host, {}), "drained": True}
     if hosts:
         body["hosts"] = hosts
     return body
@@ -89,7 +96,8 @@ def _refusal(model: Model) -> dict[str, Any]:
     }
 
 
-def _model(model: Model, host: HostSettings, placed: ModelPlacement | None) -> dict[str, Any] | None:
+def render_model(model: Model, host: HostSettings, placed: ModelPlacement | None = None) -> dict[str, Any] | None:
+    """Return the entry of a model; None if hosts are not to serve it yet."""
     versions = {number: version for number, version in model.versions.items() if version.desired}
     # Without its baseline, a model would refuse the requests that no arm selects, and clients could not see why.
     if model.baseline not in versions:
@@ -182,6 +190,10 @@ def _version(model: Model, version: Version, host: HostSettings) -> dict[str, An
         rendered["traffic"] = False
     if version.sha256 is not None:
         rendered["files"] = {"sha256": version.sha256} | ({"seal": version.seal} if version.seal else {})
+    # What all hosts have is not named, so that those which do not know this key accept the entry.
+    needs = sorted({*version.needs} - FIRST)
+    if needs:
+        rendered["needs"] = needs
     kept = version_annotations(version, rendered)
     if kept:
         rendered["annotations"] = kept

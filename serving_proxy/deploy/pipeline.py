@@ -20,7 +20,7 @@ from serving_proxy.deploy.remote_models import known_fingerprint
 from serving_proxy.deploy.reuse import made_before, read_before
 from serving_proxy.errors import CancelledError, ExhaustedError, PreconditionError, ProxyError, UnavailableError
 from serving_proxy.gates.hashing import fingerprint_apart
-from serving_proxy.gates.saved_model import Signatures, check_live, read_signatures
+from serving_proxy.gates.saved_model import Signatures, check_live, own_ops, read_meta_graph, signatures_of
 from serving_proxy.gates.validation import Validated, check_signatures, validate
 from serving_proxy.records.hosts import failed_anywhere
 from serving_proxy.records.models import Version
@@ -149,11 +149,12 @@ class DeployPipeline:
                 job.report("optimizing")
                 await self._move(job, name, number, deployed_at, State.OPTIMIZING)
                 path = await self._optimize(job, name, version, found.path)
-            signatures = await asyncio.to_thread(read_signatures, path)
+            graph = await asyncio.to_thread(read_meta_graph, path)
+            signatures = signatures_of(path, graph)
             # The hash that is shown must be that of the served files.
             work = partial(fingerprint_apart, path, known=read_before(self._control.models))
             files = await self._in_thread(job, "reading the optimized model", work)
-            found = replace(found, path=path, signatures=signatures, files=files)
+            found = replace(found, path=path, signatures=signatures, files=files, own_ops=own_ops(graph))
             expected = self._expected_signatures(name, version)
             if expected is not None:
                 check_signatures(str(path), expected, signatures)
@@ -309,6 +310,7 @@ class DeployPipeline:
             change = move(self._control.model(name), number, State.LOADING, time.time())
             values: dict[str, Any] = {"path": str(found.path), "signatures": found.signatures, "ops": found.ops}
             values |= {"sha256": files.sha256, "bytes": files.bytes, "seal": files.seal, "stored": stored}
+            values |= {"needs": tuple(f"op:{name}" for name in found.own_ops)}
             return Change(
                 change.model.with_version(change.model.versions[number].model_copy(update=values)), change.notes
             )

@@ -21,6 +21,7 @@ DTYPES = (
     "variant", "uint32", "uint64",
 )  # fmt: skip
 _HIDDEN = "__saved_model_"
+_OWN_OPS = "Rec"
 # Largest message that protobuf can read.
 _MOST_BYTES = 2**31 - 1
 
@@ -99,6 +100,15 @@ def signatures_of(folder: Path, graph: Any) -> Signatures:
     if not found:
         raise InvalidError(f"{folder}: no signature with outputs, expected one to serve")
     return found
+
+
+def own_ops(graph: Any) -> tuple[str, ...]:
+    """Return the ops of a SavedModel's graph that only hosts have, and no TensorFlow, sorted."""
+    functions = graph.graph_def.library.function
+    names = {node.op for node in graph.graph_def.node}
+    names |= {node.op for function in functions for node in function.node_def}
+    defined = {function.signature.name for function in functions}
+    return tuple(sorted(name for name in names - defined if name.startswith(_OWN_OPS)))
 
 
 def differences(old: Signatures, new: Signatures) -> list[str]:

@@ -12,7 +12,7 @@ from serving_proxy.gates.fingerprint import Fingerprint
 from serving_proxy.gates.hashing import fingerprint_apart
 from serving_proxy.gates.ops import check_ops
 from serving_proxy.gates.paths import check_tree, resolved
-from serving_proxy.gates.saved_model import Signatures, differences, read_meta_graph, signatures_of
+from serving_proxy.gates.saved_model import Signatures, differences, own_ops, read_meta_graph, signatures_of
 
 _MOST_NAMED = 6
 
@@ -29,12 +29,15 @@ class Validated:
     files : Fingerprint
     ops : tuple of str
         The ops that access more than the graph, all of which are allowed.
+    own_ops : tuple of str
+        The ops that only hosts have, and no TensorFlow.
     """
 
     path: Path
     signatures: Signatures
     files: Fingerprint
     ops: tuple[str, ...] = ()
+    own_ops: tuple[str, ...] = ()
 
 
 def validate(
@@ -79,7 +82,8 @@ def validate(
     if expected is not None:
         check_signatures(source, expected, signatures)
     ops = check_ops(source, graph, allowed_ops)
-    return Validated(path, signatures, fingerprint_apart(path, cancelled, progress, cpus, known), ops)
+    files = fingerprint_apart(path, cancelled, progress, cpus, known)
+    return Validated(path, signatures, files, ops, own_ops(graph))
 
 
 def check_signatures(source: str, expected: Signatures, found: Signatures) -> None:

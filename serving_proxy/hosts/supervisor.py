@@ -142,13 +142,16 @@ class Supervisor:
             # It has been signaled, and reports the state itself a moment later.
             state = "draining"
         note = "" if host is None else host.note
-        if seen is not None and seen.alive and seen.desired_error:
-            note = seen.desired_error
+        if seen is not None and seen.alive:
+            note = seen.desired_error or (f"waits {seen.waiting}" if seen.waiting else note)
+        if {name, f"{name.partition('/')[0]}/*"} & {*self._control.host_settings.drained}:
+            note = "drained: not ready until `drain --off`"
         return HostView(
             name=name,
             alive=seen is not None and seen.alive,
             origin="started" if ours else "agent" if seen is not None and seen.machine else "adopted",
             pid=seen.pid if seen is not None and seen.alive else 0,
+            version="" if seen is None else seen.version,
             state=state,
             generation=0 if seen is None else seen.generation,
             desired_error=None if seen is None else seen.desired_error,

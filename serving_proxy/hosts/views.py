@@ -13,6 +13,7 @@ class HostView(View):
     alive: bool
     origin: str
     pid: int
+    version: str
     state: str
     generation: int
     desired_error: str | None

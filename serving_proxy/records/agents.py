@@ -95,7 +95,9 @@ class AgentReport(_Message):
     fetching : dict of str to str
         `model/version`: how far the transfer of its files is.
     failed : dict of str to str
-        `model/version`: why its files cannot be fetched; the agent tries again.
+        `model/version`: why its files cannot be fetched, and the agent tries again; or why no host there can serve it.
+    left_out : tuple of str
+        Keys of `desired.json` that hosts there do not know.
     hosts : dict of str to HostReport
     """
 
@@ -112,6 +114,7 @@ class AgentReport(_Message):
     cores_fault: str = Field(default="", max_length=1000)
     fetching: dict[str, str] = Field(default_factory=dict)
     failed: dict[str, str] = Field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
     hosts: dict[str, HostReport] = Field(default_factory=dict, max_length=256)
 
     @field_validator("hosts")

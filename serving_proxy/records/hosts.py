@@ -68,6 +68,12 @@ class HostSeen:
         The machine whose agent reports it; "": this one.
     address : str
         Address at which clients reach that machine; "": not known.
+    version : str
+        Release of its library; "": it does not report it.
+    features : frozenset of str or None
+        What it can do (`serving_proxy.records.features`); None: it does not report it.
+    waiting : str or None
+        Why the writer of its `desired.json` has no state yet.
     """
 
     name: str
@@ -84,6 +90,9 @@ class HostSeen:
     counted_at: float = 0.0
     machine: str = ""
     address: str = ""
+    version: str = ""
+    features: frozenset[str] | None = None
+    waiting: str | None = None
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,8 @@ class Version(VersionOptions):
         checked.
     epoch : int or None
         The epoch of its timeline at which it is held; None: the newest one.
+    needs : tuple of str
+        The features that a host must have to serve it (`serving_proxy.records.features`), except for keys of its entry.
     stored : str or None
         URL of what is served, in a store that other machines can read; None: it is in none.
     """
@@ -172,6 +174,7 @@ class Version(VersionOptions):
     bytes: int | None = None
     ops: tuple[str, ...] | None = None
     epoch: Epoch | None = None
+    needs: tuple[str, ...] = ()
     stored: str | None = None
 
     @property

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import os
 from collections.abc import Mapping
@@ -149,6 +150,9 @@ def parse_actual(name: str, data: Mapping[str, Any]) -> HostSeen:
         cpus=str(data.get("cpus") or ""),
         endpoints={str(key): str(value) for key, value in _mapping(data.get("endpoints")).items()},
         models=models,
+        version=str(data.get("version") or ""),
+        features=_features(data.get("features")),
+        waiting=_text(data.get("waiting")),
     )
 
 
@@ -178,6 +182,16 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _number(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+
+
+def _features(value: Any) -> frozenset[str] | None:
+    return _one_set(tuple(map(str, value))) if isinstance(value, list) else None
+
+
+@functools.lru_cache(maxsize=64)
+def _one_set(names: tuple[str, ...]) -> frozenset[str]:
+    """Return a set that all hosts of a release share: there may be thousands of them."""
+    return frozenset(names)
 
 
 def _text(value: Any) -> str | None:

@@ -11,6 +11,7 @@ precision. Files in the folder of its lock control it:
 * `silent`: it gives no signs of life
 * `start_s`: how long it reports nothing after its start
 * `refuse`: versions that are not ready yet fail with the text of this file
+* `features`: the features that it reports, one a line; without the file it is of a release that reports none
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Host:
         self.generation = 0
         self.desired_error: str | None = None
         self.models: dict[str, dict[str, dict[str, Any]]] = {}
-        self.state = "ready"
+        self.state = "starting"
         self.written = ""
         self.ending = False
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -81,6 +82,7 @@ class Host:
         try:
             desired = json.loads((self.state_dir / "desired.json").read_bytes())
         except (OSError, ValueError):
+            self.state = "ready"
             return
         self.generation = desired["generation"]
         self.desired_error = self.read("refuse_all") or None
@@ -96,6 +98,11 @@ class Host:
             if "cpuset" in models[model][number]:
                 models[model][number]["cpuset"] = cpus
         self.models = models
+        hosts = desired.get("hosts", {})
+        if any(hosts.get(name, {}).get("drained") for name in (self.name, "*")):
+            self.ending = self.state == "ready"
+        else:
+            self.state = "ready"
 
     def advance(self, before: dict[str, Any] | None, path: str) -> dict[str, Any]:
         states = ["loading", "warming", "ready"]
@@ -112,12 +119,17 @@ class Host:
         shown = {"error": None, "in_flight": 0, "cpuset": "0", "precision": computes}
         return {"state": states[at], "path": path, **shown}
 
+    def features(self) -> dict[str, list[str]]:
+        found = self.read("features").split()
+        return {"features": found} if found else {}
+
     def write(self) -> None:
         actual = {
             "schema": 1, "host": self.name, "pid": os.getpid(), "started": "2026-11-21T19:00:00Z",
             "cpus": self.read("cpus") or "0",
             "generation": self.generation, "desired_error": self.desired_error, "state": self.state,
             "endpoints": self.endpoints, "models": {m: {"versions": v} for m, v in self.models.items()},
+            "version": "9.1", **self.features(),
         }  # fmt: skip
         text = json.dumps(actual)
         if text != self.written:
