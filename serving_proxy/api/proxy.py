@@ -38,7 +38,7 @@ def proxy_routes(plane: Plane) -> APIRouter:
     @router.post("/drain")
     async def drain(body: DrainBody) -> list[HostView]:
         """Stop hosts after their last requests, or let them start again."""
-        plane.supervisor.drain(body.host, body.drain)
+        plane.drain(body.host, body.drain)
         return plane.supervisor.views()
 
     @router.get("/history")

@@ -71,9 +71,9 @@ class PauseBody(Body):
 
 
 class DrainBody(Body):
-    """Hosts to drain, or to start again; null: all of them."""
+    """Hosts to drain, or to start again: a host, with agents a machine or MACHINE/HOST; null: all of them."""
 
-    host: Annotated[str, Field(max_length=128)] | None = None
+    host: Annotated[str, Field(max_length=260)] | None = None
     drain: bool = True
 
 

@@ -160,6 +160,23 @@ class Plane:
             tasks[0].cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def drain(self, name: str | None, drained: bool) -> None:
+        """Stop hosts after their last requests, or let them start again: of this proxy, or of machines.
+
+        Parameters
+        ----------
+        name : str or None
+            A host, or with agents a machine or `MACHINE/HOST`; None: all.
+
+        Raises
+        ------
+        NotFoundError, PreconditionError, ExhaustedError, UnavailableError
+        """
+        if self.fleet is None:
+            self.supervisor.drain(name, drained)
+        else:
+            self.fleet.drains.drain(name, drained)
+
     def leads(self) -> bool:
         """Return whether this proxy may change what hosts serve."""
         return self.leading is None or self.leading.holds()

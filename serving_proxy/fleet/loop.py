@@ -8,6 +8,7 @@ import contextlib
 
 from serving_proxy.deploy.control import Control
 from serving_proxy.errors import ProxyError
+from serving_proxy.fleet.drains import Drains
 from serving_proxy.fleet.machines import Machines
 from serving_proxy.fleet.placements import Placements
 from serving_proxy.fleet.states import MachineStates
@@ -33,13 +34,14 @@ class Fleet:
         self.machines = machines
         self.states = states
         self.placements = Placements(control, machines)
+        self.drains = Drains(control, machines)
         self._control = control
         self._remembered = machines.names
         self._noted: dict[str, tuple[str, str]] = {}
 
     def views(self) -> list[FleetMachineView]:
         """Return the views of all machines."""
-        return machine_views(self.machines, self.states.order)
+        return machine_views(self.machines, self.states.order, self._control.host_settings.drained)
 
     async def run(self) -> None:
         """Follow the machines until the task is cancelled."""

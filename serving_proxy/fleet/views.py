@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from serving_proxy.fleet.machines import Machine, Machines
 from serving_proxy.records.view import View
 
@@ -28,7 +30,7 @@ class FleetMachineView(View):
     failed: dict[str, str]
 
 
-def machine_views(machines: Machines, order: tuple[int, int]) -> list[FleetMachineView]:
+def machine_views(machines: Machines, order: tuple[int, int], drained: Collection[str] = ()) -> list[FleetMachineView]:
     """Return the views of all machines.
 
     Parameters
@@ -36,11 +38,13 @@ def machine_views(machines: Machines, order: tuple[int, int]) -> list[FleetMachi
     machines : Machines
     order : (int, int)
         The present (term, generation).
+    drained : collection of str
+        As in `HostSettings`.
     """
-    return [_view(machines, machine, order) for machine in machines.all()]
+    return [_view(machines, machine, order, f"{machine.name}/*" in drained) for machine in machines.all()]
 
 
-def _view(machines: Machines, machine: Machine, order: tuple[int, int]) -> FleetMachineView:
+def _view(machines: Machines, machine: Machine, order: tuple[int, int], drained: bool) -> FleetMachineView:
     report, away = machine.report, machines.away_for(machine)
     if report is None:
         return FleetMachineView(
@@ -58,8 +62,11 @@ def _view(machines: Machines, machine: Machine, order: tuple[int, int]) -> Fleet
         state, reason = "fetching", "; ".join(f"{name}: {how}" for name, how in sorted(report.fetching.items()))
     elif (report.term, report.generation) != order:
         state = "behind"
-    elif report.cores_fault:
-        reason = f"cores: {report.cores_fault}"
+    elif drained:
+        reason = "drained"
+    elif report.cores_fault or report.left_out:
+        faults = (f"cores: {report.cores_fault}",) if report.cores_fault else ()
+        reason = "; ".join((*faults, *report.left_out))
     return FleetMachineView(
         name=machine.name,
         state=state,
