@@ -21,7 +21,17 @@ from load_tests._cases import run_cases
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
 from load_tests._report import Target
-from load_tests.fleet import delivery, dying_host, placement, ray_nodes, replica, takeover
+from load_tests.fleet import (
+    delivery,
+    dying_host,
+    placement,
+    ray_nodes,
+    replica,
+    rollout,
+    silent_node,
+    small_hosts,
+    takeover,
+)
 from load_tests.fleet.setup import Setup
 
 __all__ = ["CASES", "main"]
@@ -30,6 +40,9 @@ CASES: dict[str, tuple[Callable[[Setup], dict[str, Any]], Callable[[dict[str, An
     "delivery": (delivery.measure, delivery.judge),
     "takeover": (takeover.measure, takeover.judge),
     "dying_host": (dying_host.measure, dying_host.judge),
+    "rollout": (rollout.measure, rollout.judge),
+    "silent_node": (silent_node.measure, silent_node.judge),
+    "small_hosts": (small_hosts.measure, small_hosts.judge),
     "placement": (placement.measure, placement.judge),
     "ray": (ray_nodes.measure, ray_nodes.judge),
     "replica": (replica.measure, replica.judge),

@@ -26,7 +26,7 @@ import numpy as np
 from load_tests._programs import ProgramError, find_go_program, run_program
 from load_tests.latencies import Latencies
 
-__all__ = ["Loop", "open_loop", "placement", "report_of", "run_loadgen", "start_loadgen"]
+__all__ = ["Loop", "open_loop", "placement", "process_cpu_s", "report_of", "run_loadgen", "start_loadgen"]
 
 #: More connections than requests in flight, so that no request waits for another.
 CONNECTIONS = 32
@@ -166,7 +166,7 @@ def open_loop(address: str, requests: Path, rate: float, cpu: int | None = None,
         try:
             time.sleep(_BEGIN_S)
             yield loop
-            loop.cpu_s = _cpu_s(process.pid)
+            loop.cpu_s = process_cpu_s(process.pid)
         except BaseException:
             process.kill()
             process.wait()
@@ -178,6 +178,7 @@ def open_loop(address: str, requests: Path, rate: float, cpu: int | None = None,
     loop.failed, loop.late_us = report["failed"], report["late_us"]["p99"]
 
 
-def _cpu_s(pid: int) -> float:
+def process_cpu_s(pid: int) -> float:
+    """Return the CPU time that all threads of a process have used [s]."""
     words = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / _TICKS

@@ -37,10 +37,19 @@ _METHOD = "/tensorflow.serving.PredictionService/Predict"
 
 
 class RoundRobinClients:
-    """Threads that send one request after the other on one channel each."""
+    """Threads that send one request after the other on one channel each.
+
+    Attributes
+    ----------
+    statuses : Counter of str
+        Number of requests by status.
+    slowest_s : float [s]
+        The longest time until an answer or an error.
+    """
 
     def __init__(self, addresses: list[str], request: bytes, retries: bool) -> None:
         self.statuses: Counter[str] = Counter()
+        self.slowest_s = 0.0
         self._lock = threading.Lock()
         self._ended = threading.Event()
         config = SERVICE_CONFIG if retries else {"loadBalancingConfig": SERVICE_CONFIG["loadBalancingConfig"]}
@@ -76,6 +85,7 @@ class RoundRobinClients:
         with grpc.insecure_channel(target, options) as channel:
             predict = channel.unary_unary(_METHOD)
             while not self._ended.is_set():
+                begun = time.monotonic()
                 try:
                     predict(request, timeout=_DEADLINE_S, wait_for_ready=False)
                     status = "OK"
@@ -83,6 +93,7 @@ class RoundRobinClients:
                     status = error.code().name
                 with self._lock:
                     self.statuses[status] += 1
+                    self.slowest_s = max(self.slowest_s, time.monotonic() - begun)
                 time.sleep(0.001)
 
 

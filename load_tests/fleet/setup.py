@@ -108,7 +108,7 @@ class FleetProxy:
             return found if "admin" in found and found["pid"] == self._process.pid else {}
 
         try:
-            self.url = wait_until(told)["admin"]
+            self.url = wait_until(told)["admin"].replace("//0.0.0.0:", "//127.0.0.1:")
             # One that is started again is found by the same agents.
             self._port = int(self.url.rpartition(":")[2])
             self.client = Client(self.url, self.admin_token_file.read_text().strip(), verify=self.ca_file)
@@ -152,12 +152,13 @@ def wait_until(found: Callable[[], Any], seconds: float = _START_S) -> Any:
     return value
 
 
-def make_certificates(folder: Path) -> None:
-    """Write a certificate for 127.0.0.1 and the authority that has signed it, with openssl."""
+def make_certificates(folder: Path, *addresses: str) -> None:
+    """Write a certificate for 127.0.0.1 and other addresses, and the authority that has signed it, with openssl."""
     make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     make += ["-days", "2"]
     _run(*make, "-subj", "/CN=authority", "-keyout", folder / "ca.key", "-out", folder / "ca.crt")
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"]
+    named = ",".join(f"IP:{address}" for address in ("127.0.0.1", *addresses))
+    names = ["-addext", f"subjectAltName={named}", "-addext", "basicConstraints=critical,CA:FALSE"]
     signed: list[str | os.PathLike[str]] = ["-CA", folder / "ca.crt", "-CAkey", folder / "ca.key"]
     _run(*make, "-subj", "/CN=proxy", *names, *signed, "-keyout", folder / "proxy.key", "-out", folder / "proxy.crt")
 

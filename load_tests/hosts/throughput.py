@@ -49,7 +49,9 @@ class HostProcess:
     pid : int
     """
 
-    def __init__(self, kind: str, model: Path, folder: Path, config: dict[str, Any]) -> None:
+    def __init__(
+        self, kind: str, model: Path, folder: Path, config: dict[str, Any], options: Sequence[str] = ()
+    ) -> None:
         state = {"path": str(model.resolve()), "config": config}
         desired = {"schema": 1, "generation": 1, "models": {MODEL: {"baseline": 1, "versions": {"1": state}}}}
         (folder / "desired.json").write_text(json.dumps(desired))
@@ -60,7 +62,7 @@ class HostProcess:
         self._log = folder / "log"
         ports = ["--grpc-port", "0", "--rest-port", "0"]
         with self._log.open("wb") as log:
-            command = [*program, "--state-dir", str(folder), "--host-id", kind, *ports]
+            command = [*program, "--state-dir", str(folder), "--host-id", kind, *ports, *options]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
         self.pid = self._process.pid
         try:

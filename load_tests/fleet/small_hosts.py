@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`small_hosts`: what two hosts of one core compute in a second of CPU time, over what one host of two cores does.
+
+Hosts serve the optimized W2 over gRPC, one row a request, and run in turn within one run. Only the CPU time of hosts
+counts, since the load generators share the CPUs.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from load_tests._programs import ProgramError, find_library
+from load_tests._report import Target
+from load_tests.bench_fused import fuse
+from load_tests.bench_serving import default_config
+from load_tests.fleet.setup import Setup
+from load_tests.hosts.throughput import PATHS, HostProcess
+from load_tests.loadgen import process_cpu_s, report_of, start_loadgen
+from load_tests.request_files import ensure_requests
+from load_tests.workloads import CACHE
+
+__all__ = ["judge", "measure"]
+
+_CLIENTS = 8
+_LEAST = 0.95
+_END_S = 60.0
+
+
+def measure(setup: Setup) -> dict[str, Any]:
+    """Send the same requests to one host of two cores, and to two hosts of one core, in turn."""
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    if len(cpus) < 2:
+        return {"skipped": "needs two CPUs"}
+    model = fuse("W2", "fp32", CACHE, find_library(None))
+    requests = ensure_requests(CACHE / "requests", "W2", 1, "tfserving")
+    rounds = []
+    with ExitStack() as stack:
+
+        def host(config: dict[str, Any], on: str) -> HostProcess:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            made = HostProcess("go", model, folder, config, ["--cpus", on])
+            stack.callback(made.close)
+            return made
+
+        one = [host(default_config(2), ",".join(map(str, cpus)))]
+        two = [host(default_config(1), str(cpu)) for cpu in cpus]
+        for hosts in (one, two):
+            _send(hosts, requests, setup.seconds / 3)
+        for _ in range(setup.rounds):
+            rounds.append({"one_of_two": _send(one, requests, setup.seconds)})
+            rounds[-1]["two_of_one"] = _send(two, requests, setup.seconds)
+    ratios = [turn["one_of_two"]["cpu_us"] / turn["two_of_one"]["cpu_us"] for turn in rounds]
+    return {"rounds": rounds, "ratios": ratios, "ratio": median(ratios)}
+
+
+def judge(case: dict[str, Any]) -> list[Target]:
+    """Return the targets."""
+    if "skipped" in case:
+        return []
+    name = "requests a second of CPU time, two hosts of one core over one of two"
+    return [Target(name, case["ratio"], _LEAST, at_least=True)]
+
+
+def _send(hosts: list[HostProcess], requests: Path, seconds: float) -> dict[str, float]:
+    """Send requests to all hosts at once, and return the rate [1/s] and the CPU time of a request [us]."""
+    before = sum(process_cpu_s(host.pid) for host in hosts)
+    options: dict[str, Any] = {"over": "grpc", "path": PATHS["grpc"], "warmup": "0s", "time": f"{seconds}s"}
+    running: list[subprocess.Popen[str]] = [
+        start_loadgen(host.addresses["grpc"], requests, clients=_CLIENTS // len(hosts), **options) for host in hosts
+    ]
+    reports = [report_of(process, seconds + _END_S) for process in running]
+    used = sum(process_cpu_s(host.pid) for host in hosts) - before
+    failed, done = (sum(report[key] for report in reports) for key in ("failed", "requests"))
+    if failed or not done:
+        raise ProgramError("loadgen", 0, f"failed requests: {failed}")
+    return {"rate": done / seconds, "cpu_us": 1e6 * used / done}
