@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ import google_crc32c
 
 from serving_proxy.artifacts.fetching import PATIENCE_S, Cancelled
 from serving_proxy.artifacts.manifest import NAME, PART_BYTES, RemoteArtifact, RemoteFile, read_artifact, render
+from serving_proxy.artifacts.marks import Marks
 from serving_proxy.artifacts.store import Store
 from serving_proxy.artifacts.stores import open_store
 from serving_proxy.artifacts.urls import StoreUrl
@@ -25,7 +27,8 @@ from serving_proxy.gates.fingerprint import files_of
 
 log = logging.getLogger("serving_proxy.artifacts")
 
-_BLOBS = "blobs"
+#: Folder of the bytes of files in a model store.
+BLOBS = "blobs"
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
 
@@ -80,8 +83,12 @@ def upload(
     """
     store = open_store(asked.url)
     files = [_described(path, asked, cancelled) for path in files_of(asked.folder)]
+    marks = Marks(store, asked.root)
+    # Before the blobs are listed, so that none of them is removed from now on.
+    for sha256 in sorted(_retried(marks.names, cancelled, patience_s) & {str(file.sha256) for file in files}):
+        _retried(partial(marks.remove, sha256), cancelled, patience_s)
     sent = {
-        entry.key: entry.bytes for entry in _retried(lambda: store.entries(asked.root / _BLOBS), cancelled, patience_s)
+        entry.key: entry.bytes for entry in _retried(lambda: store.entries(asked.root / BLOBS), cancelled, patience_s)
     }
     total, done = sum(file.bytes for file in files), 0
     for file in files:
@@ -90,7 +97,7 @@ def upload(
             sent[file.url.key] = file.bytes
         done += file.bytes
         progress(done, total)
-    blobs = posixpath.relpath(f"/{(asked.root / _BLOBS).key}", f"/{asked.url.key}")
+    blobs = posixpath.relpath(f"/{(asked.root / BLOBS).key}", f"/{asked.url.key}")
     manifest = render(files, asked.fingerprint, blobs)
     _retried(lambda: store.create(asked.url / NAME, manifest), cancelled, patience_s)
     # Also if the reply to a conditional write that succeeded was lost, what is there is what counts.
@@ -114,7 +121,7 @@ def _described(path: Path, asked: Upload, cancelled: Cancelled) -> RemoteFile:
     except OSError as error:
         raise InvalidError(f"{path}: {error.strerror}, expected a readable file") from error
     sha256 = digest.hexdigest()
-    return RemoteFile(str(path.relative_to(asked.folder)), asked.root / _BLOBS / sha256, size, sha256, tuple(parts))
+    return RemoteFile(str(path.relative_to(asked.folder)), asked.root / BLOBS / sha256, size, sha256, tuple(parts))
 
 
 def _send(store: Store, file: RemoteFile, asked: Upload, cancelled: Cancelled, patience_s: float) -> None:

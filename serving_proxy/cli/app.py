@@ -37,7 +37,7 @@ P = ParamSpec("P")
 
 COMMANDS = (
     "serve", "agent", "deploy", "traffic", "baselines", "guard", "request_log", "show", "drain", "upload_deltas",
-    "placement",
+    "placement", "clean_store",
 )  # fmt: skip
 _WRONG_USE = (InvalidError, UnauthenticatedError, UnavailableError)
 

@@ -27,7 +27,7 @@ from serving_proxy.cli.app import app, load_commands
 Make = Callable[..., Path]
 COMMANDS = (
     "serve", "deploy", "undeploy", "traffic", "ramp", "pause", "promote", "rollback", "guard", "log", "status",
-    "versions", "explain", "events", "drain", "upload-deltas",
+    "versions", "explain", "events", "drain", "upload-deltas", "clean-store",
 )  # fmt: skip
 
 
