@@ -19,6 +19,7 @@ from cost_model.errors import CostModelError
 from cost_model.profiling.fingerprint import fingerprint
 from serving_proxy.cores import DeployedTenant, tenants
 from serving_proxy.cores.profiles import Profiles
+from serving_proxy.cores.stored_profiles import StoredProfiles
 from serving_proxy.deploy.control import Control
 from serving_proxy.deploy.jobs import Job, Jobs
 from serving_proxy.errors import CancelledError, ExhaustedError, PreconditionError
@@ -58,6 +59,7 @@ class Profiler:
         self._control = control
         self._jobs = jobs
         self._profiles = profiles
+        self._stored = StoredProfiles(control.options.stores.store)
         # Keys: path and time of deployment.
         self._failed: dict[tuple[str, float], _Failed] = {}
 
@@ -118,6 +120,9 @@ class Profiler:
         out = folder / "unfinished" / f"{key}.json"
         await asyncio.to_thread(out.parent.mkdir, parents=True, exist_ok=True)
         reuse = await asyncio.to_thread(self._profiles.of_graph, graph)
+        if reuse is None:
+            # Of another machine: like one of this machine, it is used only if a measured point confirms it.
+            reuse = await asyncio.to_thread(self._stored.fetch, graph, folder)
         asked = {
             "model": tenant.path,
             "out": str(out),
@@ -138,6 +143,7 @@ class Profiler:
         else:
             file = out.replace(folder / out.name)
             await self._profiles.record(tenant.path, file, "measured")
+            await asyncio.to_thread(self._stored.put, graph, file)
             self._note(tenant, f"was profiled with {', '.join(map(str, ROWS))} rows: {file.name}")
 
     def _is_deployed(self, tenant: DeployedTenant, version: Version) -> bool:

@@ -44,7 +44,8 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyThread]:
         patch.setattr(profiler, "_SECONDS", 0.05)
         patch.setattr(profiler, "PERIOD_S", 0.1)
         patch.setattr(profiler, "_PAUSE_S", 0.5)
-        with ProxyThread(folder, "--cores", "plan", "--maintenance-cpus", "0") as running:
+        options = ["--cores", "plan", "--maintenance-cpus", "0", "--model-store", f"file://{folder}/store"]
+        with ProxyThread(folder, *options) as running:
             yield running
 
 
@@ -78,12 +79,14 @@ def test_a_version_is_profiled_once_it_is_ready_and_goes_on_where_it_was_left(
     client.deploy(name, models[3], wait=True)
     assert client.versions(name)["versions"][0]["state"] == "ready"
     wait_for(lambda: "measured here" in figures(client, name, 3), 60, "a profile")
-    assert jobs(client, name) == ["succeeded"]
+    wait_for(lambda: jobs(client, name) == ["succeeded"], 60, "the end of its job")
     (file,) = (proxy.state_dir / "profiles").glob("*.json")
     made = load_profile(file)
     assert set(made.points) == {(1, rows) for rows in ROWS}
     assert made.points[1, 1] == pytest.approx(before.points[1, 1], abs=1e-3)
     assert list(unfinished.iterdir()) == []
+    (stored,) = wait_for(lambda: list((proxy.folder / "store" / "profiles").glob("*/*.json")), 60, "a stored profile")
+    assert stored.read_bytes() == file.read_bytes()
     # Other weights: one check point, which decides.
     client.deploy(name, models[4], traffic=10, wait=True)
     wait_for(lambda: len(jobs(client, name)) == 2 and "running" not in jobs(client, name), 60, "a second profile")
