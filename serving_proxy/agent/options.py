@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from serving_proxy.records.model_cache import ModelCache, ModelCacheMb
 from serving_proxy.records.option import CliOption
 
 
@@ -37,14 +38,8 @@ class AgentOptions(BaseModel):
         Annotated[float, Field(gt=0, le=3600)],
         CliOption("SECONDS", "Longest time between two attempts to fetch a version's files."),
     ] = 30.0
-    model_cache: Annotated[
-        Path | None,
-        CliOption("DIR", "This machine's copies of models in stores; by default a folder of the state directory."),
-    ] = None
-    model_cache_mb: Annotated[
-        Annotated[int, Field(ge=1)] | None,
-        CliOption("MB", "Largest size of these copies; without it, they stay as long as the disk has room."),
-    ] = None
+    model_cache: ModelCache = None
+    model_cache_mb: ModelCacheMb = None
     log_level: Annotated[
         Literal["DEBUG", "INFO", "WARNING", "ERROR"], CliOption("LEVEL", "DEBUG, INFO, WARNING or ERROR.")
     ] = "INFO"

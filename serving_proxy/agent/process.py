@@ -20,6 +20,7 @@ from serving_proxy.agent.timelines import StoredTimelines
 from serving_proxy.artifacts.machine_store import MachineStore
 from serving_proxy.artifacts.timelines import FOLDER
 from serving_proxy.errors import ProxyError
+from serving_proxy.records.model_cache import cache_folder, cache_limit
 from serving_proxy.store import StateLock
 from serving_proxy.system.files import private_folder
 from serving_proxy.system.listening import ENDING
@@ -58,7 +59,7 @@ async def run(settings: AgentSettings, ended: asyncio.Event) -> None:
         link = Link(settings)
         try:
             artifacts = StoredArtifacts(partial(_content_store, settings, state_dir))
-            timelines = StoredTimelines((settings.model_cache or state_dir / "models") / FOLDER)
+            timelines = StoredTimelines(cache_folder(settings.model_cache, state_dir) / FOLDER)
             agent = Agent(state_dir, link, artifacts, settings.retry_timeout, timelines)
             reporter = Reporter(state_dir, link, agent, settings.reachable_address)
             log.info("ready", extra={"machine": settings.name, "state_dir": str(state_dir)})
@@ -71,8 +72,8 @@ async def run(settings: AgentSettings, ended: asyncio.Event) -> None:
 
 
 def _content_store(settings: AgentSettings, state_dir: Path) -> MachineStore:
-    limit = None if settings.model_cache_mb is None else settings.model_cache_mb * 1_000_000
-    return MachineStore(settings.model_cache or state_dir / "models", state_dir, limit)
+    folder = cache_folder(settings.model_cache, state_dir)
+    return MachineStore(folder, state_dir, cache_limit(settings.model_cache_mb))
 
 
 async def _retain(agent: Agent, artifacts: StoredArtifacts) -> None:

@@ -4,20 +4,17 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
+from serving_proxy.artifacts.file_errors import file_errors
 from serving_proxy.artifacts.store import Entry
 from serving_proxy.artifacts.urls import StoreUrl
-from serving_proxy.errors import DeniedError, ExhaustedError, NotFoundError, PreconditionError, UnavailableError
+from serving_proxy.errors import PreconditionError
 from serving_proxy.system.files import open_regular, sync_folder
-
-_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class FolderStore:
@@ -26,7 +23,7 @@ class FolderStore:
     def entries(self, url: StoreUrl) -> list[Entry]:
         """List all files below a folder, except those that are being written."""
         found = []
-        with _errors(url):
+        with file_errors(url):
             for place, _, names in os.walk(_path(url), followlinks=False):
                 for name in names:
                     path = Path(place) / name
@@ -37,7 +34,7 @@ class FolderStore:
 
     def folders(self, url: StoreUrl) -> list[str]:
         """List the folders directly below a folder."""
-        with _errors(url):
+        with file_errors(url):
             try:
                 return sorted(path.name for path in _path(url).iterdir() if path.is_dir())
             except FileNotFoundError:
@@ -45,7 +42,7 @@ class FolderStore:
 
     def read(self, url: StoreUrl, start: int = 0, length: int | None = None, tag: str | None = None) -> bytes:
         """Read bytes of a file."""
-        with _errors(url), os.fdopen(open_regular(_path(url)), "rb") as file:
+        with file_errors(url), os.fdopen(open_regular(_path(url)), "rb") as file:
             if tag and _tag(os.fstat(file.fileno())) != tag:
                 raise PreconditionError(f"{url}: written to while it was read, expected a file that stays the same")
             file.seek(start)
@@ -65,12 +62,12 @@ class FolderStore:
 
     def delete(self, url: StoreUrl) -> None:
         """Delete a file."""
-        with _errors(url):
+        with file_errors(url):
             _path(url).unlink(missing_ok=True)
 
     def _write(self, url: StoreUrl, data: bytes | Path, publish: Callable[[str, Path], None]) -> None:
         path = _path(url)
-        with _errors(url):
+        with file_errors(url):
             path.parent.mkdir(parents=True, exist_ok=True)
             file, beside = tempfile.mkstemp(prefix=".new-", dir=path.parent)
             try:
@@ -111,16 +108,3 @@ def _entry(path: Path) -> Entry:
 
 def _tag(found: os.stat_result) -> str:
     return f"{found.st_ino}-{found.st_size}-{found.st_mtime_ns}"
-
-
-@contextmanager
-def _errors(url: StoreUrl) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise NotFoundError(f"{url}: not there, expected a file") from error
-    except PermissionError as error:
-        raise DeniedError(f"{url}: {error.strerror}, expected the right to it") from error
-    except OSError as error:
-        kind = ExhaustedError if error.errno in _FULL else UnavailableError
-        raise kind(f"{url}: {error.strerror}, expected a file system that can be used") from error

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from serving_proxy.artifacts.file_errors import file_errors
 from serving_proxy.artifacts.store import Entry
 from serving_proxy.artifacts.urls import StoreUrl
-from serving_proxy.errors import DeniedError, InvalidError, NotFoundError, PreconditionError, UnavailableError
+from serving_proxy.errors import InvalidError, PreconditionError, UnavailableError
 
 
 class FsspecStore:
@@ -34,7 +33,7 @@ class FsspecStore:
 
     def entries(self, url: StoreUrl) -> list[Entry]:
         """List all files below a folder."""
-        with _errors(url):
+        with file_errors(url):
             self._files.invalidate_cache()
             try:
                 found = self._files.find(self._path(url), detail=True)
@@ -45,7 +44,7 @@ class FsspecStore:
 
     def folders(self, url: StoreUrl) -> list[str]:
         """List the folders directly below a folder."""
-        with _errors(url):
+        with file_errors(url):
             self._files.invalidate_cache()
             try:
                 found = self._files.ls(self._path(url), detail=True)
@@ -57,7 +56,7 @@ class FsspecStore:
 
     def read(self, url: StoreUrl, start: int = 0, length: int | None = None, tag: str | None = None) -> bytes:
         """Read bytes of a file."""
-        with _errors(url):
+        with file_errors(url):
             if tag and self._tag(self._files.info(self._path(url))) != tag:
                 raise PreconditionError(f"{url}: written to while it was read, expected a file that stays the same")
             with self._files.open(self._path(url), "rb", cache_type="none") as file:
@@ -69,7 +68,7 @@ class FsspecStore:
         """Write a file beside its place and move it."""
         path = self._path(url)
         beside = f"{path}.new"
-        with _errors(url):
+        with file_errors(url):
             self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
             if isinstance(data, Path):
                 self._files.put_file(str(data), beside)
@@ -81,7 +80,7 @@ class FsspecStore:
 
     def create(self, url: StoreUrl, data: bytes) -> bool:
         """Write a file if there is none."""
-        with _errors(url):
+        with file_errors(url):
             self._files.invalidate_cache()
             if self._files.exists(self._path(url)):
                 return False
@@ -90,7 +89,7 @@ class FsspecStore:
 
     def delete(self, url: StoreUrl) -> None:
         """Delete a file."""
-        with _errors(url):
+        with file_errors(url):
             if self._files.exists(self._path(url)):
                 self._files.rm_file(self._path(url))
 
@@ -100,15 +99,3 @@ class FsspecStore:
     def _tag(self, info: dict[str, Any]) -> str:
         written = info.get("mtime", info.get("last_modified", info.get("created", "")))
         return f"{info['size']}-{written}"
-
-
-@contextmanager
-def _errors(url: StoreUrl) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise NotFoundError(f"{url}: not there, expected a file") from error
-    except PermissionError as error:
-        raise DeniedError(f"{url}: {error}, expected the right to it") from error
-    except OSError as error:
-        raise UnavailableError(f"{url}: {error}, expected a file system that answers") from error

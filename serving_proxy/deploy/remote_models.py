@@ -21,6 +21,7 @@ from serving_proxy.artifacts.uploading import Upload, upload
 from serving_proxy.artifacts.urls import StoreUrl, is_url, parse_url
 from serving_proxy.errors import DeniedError, ExistsError, InvalidError
 from serving_proxy.gates.fingerprint import Fingerprint
+from serving_proxy.records.model_cache import cache_folder
 from serving_proxy.system.files import private_folder, replace
 
 # How long a copy of a timeline stays that nothing follows.
@@ -69,7 +70,7 @@ class RemoteModels:
     @property
     def folder(self) -> Path:
         """Return the folder of the content store."""
-        return self.options.cache or self._state_dir / "models"
+        return cache_folder(self.options.cache, self._state_dir)
 
     @property
     def machine(self) -> MachineStore:

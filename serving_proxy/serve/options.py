@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from serving_proxy.records.model_cache import ModelCache, ModelCacheMb
 from serving_proxy.records.option import CliOption
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -141,14 +142,8 @@ class ServeOptions(BaseModel):
         str | None,
         CliOption("URL", "Store that finished models are put into, such as s3://models, for other machines."),
     ] = None
-    model_cache: Annotated[
-        Path | None,
-        CliOption("DIR", "This machine's copies of models in stores; by default a folder of the state directory."),
-    ] = None
-    model_cache_mb: Annotated[
-        Annotated[int, Field(ge=1)] | None,
-        CliOption("MB", "Largest size of these copies; without it, they stay as long as the disk has room."),
-    ] = None
+    model_cache: ModelCache = None
+    model_cache_mb: ModelCacheMb = None
     allow_op: Annotated[
         tuple[str, ...],
         CliOption("OP", "Permit an op that touches files, the process or the network in all models; repeatable."),

@@ -25,6 +25,7 @@ from serving_proxy.host.options import check_options
 from serving_proxy.hosts.command import NAMED_OPTIONS, LaunchOptions
 from serving_proxy.leadership.leases import check_lease
 from serving_proxy.leadership.shared_store import SharedFolder, open_shared_store
+from serving_proxy.records.model_cache import cache_limit
 from serving_proxy.replicas.loop import ReplicaOptions
 from serving_proxy.replicas.records import RAY_MISSING
 from serving_proxy.serve.options import ServeOptions
@@ -220,7 +221,7 @@ class ServeSettings(ServeOptions, BaseSettings):
             stores=StoreOptions(
                 store=None if self.model_store is None else parse_url(self.model_store, "--model-store"),
                 cache=None if self.model_cache is None else self.model_cache.resolve(),
-                limit_bytes=None if self.model_cache_mb is None else self.model_cache_mb * 1_000_000,
+                limit_bytes=cache_limit(self.model_cache_mb),
             ),
         )
 
