@@ -306,6 +306,20 @@ image: dist
 	$(Q)$(BIN)/python tools/make_images.py --archive dist/libprocessor-*.tar.gz --host build/image-host/recprocessor-host \
 		--wheel dist/recprocessor-*.whl --registry '$(REGISTRY)' --tag '$(IMAGE_TAG)'
 
+# Azurite is an npm package of its own dependencies; scripts of packages are not run.
+build/store-tools/node_modules/azurite/package.json:
+	$(Q)mkdir -p build/store-tools
+	$(Q)npm install --silent --no-progress --ignore-scripts --prefix build/store-tools azurite@3
+
+build/store-tools/versitygw:
+	$(Q)GOBIN=$(abspath build/store-tools) go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+
+## test-stores: test model stores and shared stores at versitygw and azurite; compiles versitygw, needs Go and Node.js
+.PHONY: test-stores
+test-stores: lib $(VENV)/.stamp-test build/store-tools/node_modules/azurite/package.json build/store-tools/versitygw
+	$(Q)CI=true VERSITYGW=$(abspath build/store-tools/versitygw) $(BIN)/python -m pytest \
+		tests/serving_proxy/artifacts/test_azure.py tests/serving_proxy/leadership/test_shared_bucket.py
+
 # Programs that only the checks of deploy/ need.
 DEPLOY_TOOLS := $(abspath build/deploy-tools)
 

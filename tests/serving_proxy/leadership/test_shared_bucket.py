@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.system.programs import skip_or_fail
 from helpers.system.s3 import Forwarder, s3_environment
 from load_tests.fleet.s3 import BUCKET, s3_server
 from serving_proxy.artifacts.folder_store import FolderStore
@@ -81,7 +82,7 @@ def test_store_that_ignores_conditions_is_refused(tmp_path: Path) -> None:
 def test_of_many_that_create_an_object_at_once_one_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Needs versitygw: moto's server looks and writes in two steps."""
     if os.environ.get("VERSITYGW") is None and shutil.which("versitygw") is None:
-        pytest.skip("versitygw: in neither VERSITYGW nor PATH")
+        skip_or_fail("versitygw: in neither VERSITYGW nor PATH")
     # So that they are restored afterwards.
     for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)
