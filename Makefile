@@ -323,8 +323,8 @@ test-stores: lib $(VENV)/.stamp-test build/store-tools/node_modules/azurite/pack
 # Programs that only the checks of deploy/ need.
 DEPLOY_TOOLS := $(abspath build/deploy-tools)
 
-build/deploy-tools/helm: tools/fetch_helm.py
-	$(Q)$(PYTHON) tools/fetch_helm.py
+build/deploy-tools/helm: tools/fetch_helm.py | $(VENV)/.stamp-build
+	$(Q)$(BIN)/python tools/fetch_helm.py
 	$(Q)touch $@
 
 ## deploy-tools: get helm and compile kubeconform into build/deploy-tools, for the checks of deploy/
