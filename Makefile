@@ -306,6 +306,13 @@ image: dist
 	$(Q)$(BIN)/python tools/make_images.py --archive dist/libprocessor-*.tar.gz --host build/image-host/recprocessor-host \
 		--wheel dist/recprocessor-*.whl --registry '$(REGISTRY)' --tag '$(IMAGE_TAG)'
 
+## test-image: run the Go host in the root file system of its image; needs root, mmdebstrap and Debian's packages
+.PHONY: test-image
+test-image: dist $(VENV)/.stamp-test
+	$(Q)mkdir -p build/image-host
+	$(Q)$(IMAGE_HOST)
+	$(Q)CI=true $(BIN)/python -m pytest tests/deploy/test_image_root.py
+
 # Azurite is an npm package of its own dependencies; scripts of packages are not run.
 build/store-tools/node_modules/azurite/package.json:
 	$(Q)mkdir -p build/store-tools

@@ -86,7 +86,7 @@ class ServedHost:
 
     def start(self) -> ServedHost:
         """Start the process and wait until it is ready."""
-        command = [*self._within, *program(self.kind), "--state-dir", str(self.state_dir), "--host-id", self.name]
+        command = [*self._within, *self._program(), "--host-id", self.name]
         # An option may be given only once.
         for option in ("--grpc-port", "--rest-port"):
             command += [] if option in self._arguments else [option, "0"]
@@ -99,6 +99,10 @@ class ServedHost:
         if "--tls-cert" not in self._arguments:
             self.wait_for(lambda _: httpx.get(f"http://{self.rest}/readyz", timeout=10).status_code == 200)
         return self
+
+    def _program(self) -> list[str]:
+        """Return the program and its state directory."""
+        return [*program(self.kind), "--state-dir", str(self.state_dir)]
 
     @property
     def pid(self) -> int:
