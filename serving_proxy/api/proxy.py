@@ -12,6 +12,7 @@ from serving_proxy.api.parameters import After, Limit, Name
 from serving_proxy.api.requests import DrainBody
 from serving_proxy.control.plane import Plane
 from serving_proxy.control.views import EventView, StatusView, event_view
+from serving_proxy.control.workload import WorkloadView, measured_workload
 from serving_proxy.cores.views import MachineView
 from serving_proxy.counters.history import PERIOD_S
 from serving_proxy.counters.views import HistoryView, history_view
@@ -45,6 +46,12 @@ def proxy_routes(plane: Plane) -> APIRouter:
     async def history() -> HistoryView:
         """Show request rates and latencies of the last minutes."""
         return history_view(plane.history.lines(), PERIOD_S)
+
+    @router.get("/workload")
+    async def workload() -> WorkloadView:
+        """Show a workload file of `cost-model place` with the measured rates and service times."""
+        control = plane.control
+        return measured_workload(control.models, control.hosts, plane.history.lines(), plane.totals.of)
 
     @router.get("/machine")
     async def machine() -> MachineView:

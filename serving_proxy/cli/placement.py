@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`serving-proxy placement` and `endpoints`."""
+"""`serving-proxy placement`, `endpoints` and `workload`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from serving_proxy.cli.app import remark
 from serving_proxy.cli.commands import proxy_command, show
-from serving_proxy.cli.options import Name
+from serving_proxy.cli.options import Name, print_json
 from serving_proxy.cli.rendering_placement import render_endpoints, render_placement
 from serving_proxy.client import Client, Json
 from serving_proxy.errors import InvalidError
@@ -34,6 +34,13 @@ _ENDPOINTS = """Show the addresses of the hosts to which clients send requests f
 
 - `serving-proxy endpoints ranking`
 - `serving-proxy endpoints ranking --json`
+"""
+_WORKLOAD = """Print a workload file for `cost-model place`, made of the rates and service times that were measured.
+
+**Examples**
+
+- `serving-proxy workload > workload.yaml`
+- `serving-proxy workload --json > workload.yaml`
 """
 _MOST_BYTES = 256 * 1024 * 1024
 
@@ -70,6 +77,14 @@ def placement_command(
 @proxy_command("endpoints", _ENDPOINTS, render_endpoints)
 def endpoints_command(*, client: Client, name: Name) -> Json:
     return client.endpoints(name)
+
+
+@proxy_command("workload", _WORKLOAD)
+def workload_command(*, client: Client, as_json: bool) -> None:
+    found = client.workload()
+    for note in found["notes"]:
+        remark(note)
+    print_json(found["workload"])
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -167,6 +167,10 @@ class Client:
         """Return request rates and latencies of the last minutes."""
         return self._ask("GET", "/v1/history")
 
+    def workload(self) -> Json:
+        """Return a workload of `cost-model place` with the measured rates and service times, and what it lacks."""
+        return self._ask("GET", "/v1/workload")
+
     def machine(self) -> Json:
         """Return the CPUs of the machine, and which version runs on them."""
         return self._ask("GET", "/v1/machine")

@@ -111,7 +111,8 @@ class Plane:
         self.cleaner = Cleaner(control, self.pipeline, self.request_logs)
         self.timelines = Timelines(control)
         self.alerts = None if options.webhook is None else Alerts(options.webhook)
-        totals, profiles = Totals(), Profiles(control)
+        self.totals = totals = Totals()
+        profiles = Profiles(control)
         self.replicas = None
         if replicas is not None and machines is not None:
             driver, how = replicas

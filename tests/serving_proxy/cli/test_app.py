@@ -95,6 +95,8 @@ def test_every_verb_prints_json(proxy: ProxyThread, client: Client, model: Make,
     assert as_json(proxy, "explain", name)["model"] == name
     assert as_json(proxy, "events", "--model", name, "--limit", 3)[-1]["kind"] == "baseline"
     assert {host["name"] for host in as_json(proxy, "status")["hosts"]} == {"host-0"}
+    assert as_json(proxy, "endpoints", name)["endpoints"][0]["host"] == "host-0"
+    assert name in [entry["name"] for entry in as_json(proxy, "workload")["models"]]
     assert as_json(proxy, "drain", "--off")[0]["name"] == "host-0"
     assert as_json(proxy, "undeploy", name, "--version", 4)["name"] == name
 
