@@ -65,6 +65,7 @@ def test_standby_takes_over_with_the_whole_state_and_the_former_leader_changes_n
             client.deploy("ranking", write_model(pair.folder / "models" / "1"), wait=True, timeout=30)
             client.deploy("ranking", write_model(pair.folder / "models" / "2"), wait=True, timeout=30, traffic=10)
             client.guard("ranking", error_percent=3.0)
+            client.apply_placement({"schema": "placement/1", "replicas": [{"model": "ranking", "machine": "m"}]})
             wait_for(lambda: machine.desired()["models"]["ranking"].get("annotations"))
             before, status = machine.desired(), client.status()
             term, generation = status["term"], status["generation"]
@@ -86,6 +87,7 @@ def test_standby_takes_over_with_the_whole_state_and_the_former_leader_changes_n
             assert machine.desired()["models"] == before["models"]
             assert [version["traffic"] for version in client.versions("ranking")["versions"]] == [90.0, 10.0]
             assert client.guard("ranking")["settings"]["error_percent"] == 3.0
+            assert client.placement()["models"][0]["machines"] == ["m"]
             assert set(events) <= {event["message"] for event in client.events(limit=1000)}
             client.traffic("ranking", {2: 50.0})
             wait_for(lambda: machine.desired()["models"]["ranking"]["routing"]["arms"][0]["weight"] == 5000)
