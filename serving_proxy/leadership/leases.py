@@ -12,22 +12,37 @@ from serving_proxy.leadership.shared_store import SharedStore
 _KUBERNETES = re.compile(r"kubernetes:([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)")
 
 
+RAY = "ray"
+
+
 def check_lease(wanted: str) -> str:
-    """Return the name of the Lease of Kubernetes that `--lease` names.
+    """Return the name of the Lease of Kubernetes that `--lease` names, or `ray`.
 
     Raises
     ------
     InvalidError
         It names something else.
     """
+    if wanted == RAY:
+        return RAY
     found = _KUBERNETES.fullmatch(wanted)
     if found is None:
-        raise InvalidError(f"--lease '{wanted}': expected kubernetes:NAME, the name of a Lease in the pod's namespace")
+        raise InvalidError(
+            f"--lease '{wanted}': expected kubernetes:NAME, the name of a Lease in the pod's namespace, or ray"
+        )
     return found[1]
 
 
-def open_lease(wanted: str | None, store: SharedStore) -> Lease:
+def open_lease(wanted: str | None, store: SharedStore, cluster: tuple[str, str]) -> Lease:
     """Return the lease that proxies share: one in their store, or of an engine.
+
+    Parameters
+    ----------
+    wanted : str or None
+        The value of `--lease`.
+    store : SharedStore
+    cluster : (str, str)
+        Address and namespace for `ray`.
 
     Raises
     ------
@@ -36,6 +51,10 @@ def open_lease(wanted: str | None, store: SharedStore) -> Lease:
     """
     if wanted is None:
         return StoreLease(store)
+    if wanted == RAY:
+        from serving_proxy.leadership.ray_lease import RayLease
+
+        return RayLease(*cluster)
     from serving_proxy.leadership.kubernetes import lease_of_cluster
 
     return lease_of_cluster(check_lease(wanted))

@@ -27,8 +27,11 @@ def main() -> None:
         _tell(answers, {"error": said, "invalid": isinstance(error, InvalidError)})
         return
     _tell(answers, {"result": "connected"})
+    names = ("look", "create", "follow", "drain", "remove", "restart", "request")
     verbs: Mapping[str, Callable[..., Any]] = {
-        name: getattr(cluster, name) for name in ("look", "create", "follow", "drain", "remove", "restart", "request")
+        **{name: getattr(cluster, name) for name in names},
+        "read_lease": cluster.leases.read_lease,
+        "write_lease": cluster.leases.write_lease,
     }
     for line in sys.stdin:
         found = json.loads(line)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from serving_proxy.ray_driver.lease_holder import Leases
 from serving_proxy.ray_driver.library import import_ray
 from serving_proxy.replicas.records import PREFIX
 
@@ -34,6 +35,10 @@ class Cluster:
         `auto`, or that of Ray's head node.
     namespace : str
         In which the actors have their names.
+
+    Attributes
+    ----------
+    leases : Leases
     """
 
     def __init__(self, address: str, namespace: str) -> None:
@@ -41,6 +46,7 @@ class Cluster:
         ray.init(
             address=address, namespace=namespace, log_to_driver=False, configure_logging=False, include_dashboard=False
         )
+        self.leases = Leases(ray)
         self._known: dict[str, _Known] = {}
         self._faults: dict[str, str] = {}
 

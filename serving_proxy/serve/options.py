@@ -86,9 +86,9 @@ class ServeOptions(BaseModel):
     lease: Annotated[
         str | None,
         CliOption(
-            "kubernetes:NAME",
-            "With --shared-store: Lease in this pod's namespace that says which proxy leads; by default it is in the "
-            "store.",
+            "kubernetes:NAME|ray",
+            "With --shared-store: what says which proxy leads: a Lease in this pod's namespace, or an actor of the Ray "
+            "cluster; by default it is in the store.",
         ),
     ] = None
     lease_timeout: Annotated[

@@ -161,7 +161,7 @@ class _Proxy:
     async def run_among_others(self, begin: Begin, shared: str) -> None:
         """Follow the proxy that leads, and lead whenever this proxy gets the lease."""
         store = open_shared_store(shared)
-        lease = open_lease(self.settings.lease, store)
+        lease = open_lease(self.settings.lease, store, (self.settings.ray_address, self.settings.ray_namespace))
         leadership = Leadership(lease, advertised_url(self.url), self.settings.lease_timeout)
         standby = StandbyApp(lambda: None if leadership.seen is None else leadership.seen.url)
         switched = SwitchedApp(standby)

@@ -105,6 +105,8 @@ class ServeSettings(ServeOptions, BaseSettings):
             check_lease(self.lease)
             if self.shared_store is None:
                 raise InvalidError(f"--lease {self.lease}: expected --shared-store with it")
+            if self.lease == "ray" and self.engine != "ray":
+                raise InvalidError(f"--lease ray: with --engine {self.engine}, expected --engine ray")
         if self.engine != "ray":
             self._check_no_replicas()
         if self.engine == "local":

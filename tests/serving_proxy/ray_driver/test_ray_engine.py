@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import signal
@@ -15,6 +16,10 @@ import pytest
 from helpers.proxies.proxy_runs import ProxyThread, host_program, wait_for, write_model
 from helpers.system.programs import skip_or_fail
 from load_tests.fleet.ray_cluster import RayCluster, ray_cluster
+from serving_proxy.errors import UnavailableError
+from serving_proxy.leadership.leading import Leadership
+from serving_proxy.leadership.lease import Held
+from serving_proxy.leadership.ray_lease import RayLease
 from serving_proxy.state_dir.actual import process_runs
 
 _START_S = 300.0
@@ -91,3 +96,49 @@ def parent_of(proxy: RayProxy, name: str) -> tuple[int, int]:
         return int(Path(f"/proc/{host}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[1]), host
     except OSError:
         return 0, host
+
+
+def test_another_proxy_leads_once_the_lease_in_an_actor_has_run_out(cluster: RayCluster) -> None:
+    import ray
+
+    first, second = (RayLease(cluster.address, "leases") for _ in range(2))
+    leaders = Leadership(first, "http://a", 10.0), Leadership(second, "http://b", 10.0)
+
+    async def run() -> None:
+        assert await leaders[0].look()
+        assert not await leaders[1].look()
+        assert leaders[1].seen is not None
+        assert leaders[1].seen.url == "http://a"
+        keeping = asyncio.create_task(leaders[0].keep())
+        renewed = leaders[1].seen
+        while leaders[1].seen.renewals == renewed.renewals:
+            await asyncio.sleep(0.2)
+            assert not await leaders[1].look()
+        # The actor forgets the lease; its holder goes on.
+        ray.init(cluster.address, namespace="leases", log_to_driver=False)
+        try:
+            ray.kill(ray.get_actor("lease"), no_restart=False)
+        finally:
+            ray.shutdown()
+        assert leaders[0].holds()
+        await leaders[0].release()
+        keeping.cancel()
+        async with asyncio.timeout(_START_S):
+            while not await look(leaders[1], known_term=1):
+                await asyncio.sleep(0.2)
+        assert leaders[1].term == 2
+        assert not await asyncio.to_thread(first.renew, Held(1, "a", "http://a", 10.0, 99))
+
+    try:
+        asyncio.run(run())
+    finally:
+        first.close()
+        second.close()
+
+
+async def look(leadership: Leadership, known_term: int) -> bool:
+    """Look at the lease; False also while the actor is being started again."""
+    try:
+        return await leadership.look(known_term)
+    except UnavailableError:
+        return False
