@@ -97,6 +97,8 @@ MINIMAL = {"schema": 1, "generation": 1, "models": {"m": {"baseline": 1, "versio
         ((), {"schema": 2}),
         ((), {"generation": -1}),
         ((), {"surprise": 1}),
+        ((), {"waiting": ""}),
+        ((), {"hosts": {"*": {"drained": 1}}}),
         (("models",), {"a b": {"baseline": 1, "versions": {"1": {"path": "/m"}}}}),
         (("models", "m"), {"baseline": "1"}),
         (("models", "m"), {"labels": {"stable": 0}}),
@@ -108,6 +110,7 @@ MINIMAL = {"schema": 1, "generation": 1, "models": {"m": {"baseline": 1, "versio
         (("models", "m", "versions", "1"), {"batching": {"mode": "on"}}),
         (("models", "m", "versions", "1"), {"limits": {"max_queue": 0}}),
         (("models", "m", "versions", "1"), {"traffic": 1}),
+        (("models", "m", "versions", "1"), {"needs": "op:RecLater"}),
     ],
 )
 def test_schema_and_library_refuse_the_same(
