@@ -76,7 +76,7 @@ def _send(hosts: list[HostProcess], requests: Path, seconds: float) -> dict[str,
     ]
     reports = [report_of(process, seconds + _END_S) for process in running]
     used = sum(process_cpu_s(host.pid) for host in hosts) - before
-    failed, done = (sum(report[key] for report in reports) for key in ("failed", "requests"))
-    if failed or not done:
-        raise ProgramError("loadgen", 0, f"failed requests: {failed}")
+    done = sum(report["requests"] for report in reports)
+    if not done or any(report["failed"] for report in reports):
+        raise ProgramError("loadgen", 0, f"failed requests: {[report['failed'] for report in reports]}")
     return {"rate": done / seconds, "cpu_us": 1e6 * used / done}
