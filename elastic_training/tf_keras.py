@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from elastic_training.checkpoints.callback import SaveParts
 from elastic_training.export.publisher import PublisherParts
-from elastic_training.layers.compressed_parts import BinaryCodeParts, MultiHashParts, combine_of, hash_code_of
-from elastic_training.layers.feature import Feature
+from elastic_training.layers.compressed_parts import BinaryCodeParts, MultiHashParts
 from elastic_training.layers.frequency_parts import FrequencyEmbeddingParts
 from elastic_training.layers.layer_parts import FeatureEmbeddingsParts, HashEmbeddingParts
-from elastic_training.layers.row_codes import BinaryCode
 from elastic_training.layers.shared_tables import PACKAGE, SharedTable
 from elastic_training.reports.tensorboard import SummaryParts
 
@@ -54,45 +51,12 @@ class HashEmbedding(_Trap, HashEmbeddingParts, _keras.layers.Layer):
 
     _saving = _keras.saving
 
-    def __init__(
-        self,
-        dim: int | None = None,
-        optimizer: Any = None,
-        admit: Any = None,
-        evict: Any = None,
-        embeddings_initializer: Any = None,
-        combiner: str | None = None,
-        mask_zero: bool = False,
-        table: Any = None,
-        seed: int | None = None,
-        tiers: Any = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        self._set_up(
-            Feature(dim, optimizer, admit, evict, embeddings_initializer, combiner, mask_zero, table, seed, tiers),
-        )
-
 
 @_registered
 class FeatureEmbeddings(_Trap, FeatureEmbeddingsParts, _keras.layers.Layer):
     """FeatureEmbeddings of the package, for models of tf-keras; see there."""
 
     _saving = _keras.saving
-
-    def __init__(
-        self,
-        features: Mapping[str, Any],
-        dim: int | None = None,
-        optimizer: Any = None,
-        admit: Any = None,
-        evict: Any = None,
-        embeddings_initializer: Any = None,
-        tiers: Any = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        self._set_up(features, Feature(dim, optimizer, admit, evict, embeddings_initializer, tiers=tiers))
 
 
 @_registered
@@ -101,30 +65,6 @@ class FrequencyEmbedding(FrequencyEmbeddingParts, _keras.layers.Layer):
 
     _block = HashEmbedding
 
-    def __init__(
-        self,
-        dims: Mapping[int, int],
-        optimizer: Any = None,
-        admit: Any = None,
-        evict: Any = None,
-        embeddings_initializer: Any = None,
-        mask_zero: bool = False,
-        seed: int | None = None,
-        tiers: Any = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        settings = {
-            "optimizer": optimizer,
-            "admit": admit,
-            "evict": evict,
-            "embeddings_initializer": embeddings_initializer,
-            "mask_zero": mask_zero,
-            "seed": seed,
-            "tiers": tiers,
-        }
-        self._set_up(dims, settings)
-
 
 @_registered
 class BinaryCodeEmbedding(_Trap, BinaryCodeParts, _keras.layers.Layer):
@@ -132,61 +72,12 @@ class BinaryCodeEmbedding(_Trap, BinaryCodeParts, _keras.layers.Layer):
 
     _saving = _keras.saving
 
-    def __init__(
-        self,
-        dim: int,
-        bits: int,
-        blocks: int,
-        cut: str = "succession",
-        fuse: str = "sum",
-        hash_seed: int = 0,
-        optimizer: Any = None,
-        embeddings_initializer: Any = None,
-        combiner: str | None = None,
-        mask_zero: bool = False,
-        seed: int | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        settings = {
-            "dim": dim,
-            "optimizer": optimizer,
-            "embeddings_initializer": embeddings_initializer,
-            "combiner": combiner,
-            "mask_zero": mask_zero,
-            "seed": seed,
-        }
-        self._set_up(settings, BinaryCode(bits, blocks, cut, hash_seed), combine_of("BinaryCodeEmbedding", fuse))
-
 
 @_registered
 class MultiHashEmbedding(_Trap, MultiHashParts, _keras.layers.Layer):
     """MultiHashEmbedding of the package, for models of tf-keras; see there."""
 
     _saving = _keras.saving
-
-    def __init__(
-        self,
-        dim: int,
-        code: Any,
-        combine: str = "add",
-        optimizer: Any = None,
-        embeddings_initializer: Any = None,
-        combiner: str | None = None,
-        mask_zero: bool = False,
-        seed: int | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        settings = {
-            "dim": dim,
-            "optimizer": optimizer,
-            "embeddings_initializer": embeddings_initializer,
-            "combiner": combiner,
-            "mask_zero": mask_zero,
-            "seed": seed,
-        }
-        self._set_up(settings, hash_code_of("MultiHashEmbedding", code), combine)
 
 
 class ElasticSummaries(SummaryParts, _keras.callbacks.Callback):

@@ -7,9 +7,8 @@ from typing import Any
 
 import keras
 
-from elastic_training.layers.compressed_parts import BinaryCodeParts, MultiHashParts, combine_of, hash_code_of
+from elastic_training.layers.compressed_parts import BinaryCodeParts, MultiHashParts
 from elastic_training.layers.keras_trap import KerasTrap, output_spec
-from elastic_training.layers.row_codes import BinaryCode
 from elastic_training.layers.shared_tables import PACKAGE
 
 
@@ -56,32 +55,6 @@ class BinaryCodeEmbedding(BinaryCodeParts, _Compressed, keras.layers.Layer):
 
     _saving = keras.saving
 
-    def __init__(
-        self,
-        dim: int,
-        bits: int,
-        blocks: int,
-        cut: str = "succession",
-        fuse: str = "sum",
-        hash_seed: int = 0,
-        optimizer: Any = None,
-        embeddings_initializer: Any = None,
-        combiner: str | None = None,
-        mask_zero: bool = False,
-        seed: int | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        settings = {
-            "dim": dim,
-            "optimizer": optimizer,
-            "embeddings_initializer": embeddings_initializer,
-            "combiner": combiner,
-            "mask_zero": mask_zero,
-            "seed": seed,
-        }
-        self._set_up(settings, BinaryCode(bits, blocks, cut, hash_seed), combine_of("BinaryCodeEmbedding", fuse))
-
 
 @keras.saving.register_keras_serializable(package=PACKAGE)
 class MultiHashEmbedding(MultiHashParts, _Compressed, keras.layers.Layer):
@@ -108,26 +81,3 @@ class MultiHashEmbedding(MultiHashParts, _Compressed, keras.layers.Layer):
     """
 
     _saving = keras.saving
-
-    def __init__(
-        self,
-        dim: int,
-        code: Any,
-        combine: str = "add",
-        optimizer: Any = None,
-        embeddings_initializer: Any = None,
-        combiner: str | None = None,
-        mask_zero: bool = False,
-        seed: int | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        settings = {
-            "dim": dim,
-            "optimizer": optimizer,
-            "embeddings_initializer": embeddings_initializer,
-            "combiner": combiner,
-            "mask_zero": mask_zero,
-            "seed": seed,
-        }
-        self._set_up(settings, hash_code_of("MultiHashEmbedding", code), combine)

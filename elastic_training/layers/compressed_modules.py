@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
 
 from elastic_training.checkpoints.trackable_rows import TablesAsChildren
-from elastic_training.layers.compressed_parts import combine_of, hash_code_of, make_group
-from elastic_training.layers.row_codes import BinaryCode, RowCode
+from elastic_training.layers.compressed_parts import BinaryCodeArguments, MultiHashArguments, make_group
+from elastic_training.layers.feature import Feature
+from elastic_training.layers.row_codes import RowCode
 from elastic_training.table import Table
 
 
@@ -23,9 +24,14 @@ class _CompressedModule(TablesAsChildren, tf.Module):
 
     _one_table = True
 
-    def __init__(self, name: str, settings: Mapping[str, Any], code: RowCode, combine: str) -> None:
-        super().__init__(name=name)
-        self._group = make_group(f"{type(self).__name__} {name!r}", name, settings, code, combine)
+    _default_name: str
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name=name or self._default_name)
+
+    def _set_up(self, feature: Feature, code: RowCode, combine: str) -> None:
+        feature = replace(feature, table=self.name)
+        self._group = make_group(f"{type(self).__name__} {self.name!r}", feature, code, combine)
         self._group.on_table = self._on_table()
         self.trap = tf.Variable(0.0, name="trap")
 
@@ -52,57 +58,13 @@ class _CompressedModule(TablesAsChildren, tf.Module):
         return self._group.look_up(inputs, weights, masked, self.trap, training)
 
 
-class BinaryCodeEmbeddingModule(_CompressedModule):
+class BinaryCodeEmbeddingModule(BinaryCodeArguments, _CompressedModule):
     """BinaryCodeEmbedding without Keras; see there for the parameters."""
 
-    def __init__(
-        self,
-        dim: int,
-        bits: int,
-        blocks: int,
-        cut: str = "succession",
-        fuse: str = "sum",
-        hash_seed: int = 0,
-        optimizer: Any = None,
-        embeddings_initializer: Any = None,
-        combiner: str | None = None,
-        mask_zero: bool = False,
-        seed: int | None = None,
-        name: str = "binary_code_embedding",
-    ) -> None:
-        settings = {
-            "dim": dim,
-            "optimizer": optimizer,
-            "embeddings_initializer": embeddings_initializer,
-            "combiner": combiner,
-            "mask_zero": mask_zero,
-            "seed": seed,
-        }
-        code = BinaryCode(bits, blocks, cut, hash_seed)
-        super().__init__(name, settings, code, combine_of(type(self).__name__, fuse))
+    _default_name = "binary_code_embedding"
 
 
-class MultiHashEmbeddingModule(_CompressedModule):
+class MultiHashEmbeddingModule(MultiHashArguments, _CompressedModule):
     """MultiHashEmbedding without Keras; see there for the parameters."""
 
-    def __init__(
-        self,
-        dim: int,
-        code: Any,
-        combine: str = "add",
-        optimizer: Any = None,
-        embeddings_initializer: Any = None,
-        combiner: str | None = None,
-        mask_zero: bool = False,
-        seed: int | None = None,
-        name: str = "multi_hash_embedding",
-    ) -> None:
-        settings = {
-            "dim": dim,
-            "optimizer": optimizer,
-            "embeddings_initializer": embeddings_initializer,
-            "combiner": combiner,
-            "mask_zero": mask_zero,
-            "seed": seed,
-        }
-        super().__init__(name, settings, hash_code_of(type(self).__name__, code), combine)
+    _default_name = "multi_hash_embedding"

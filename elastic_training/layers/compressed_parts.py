@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -15,15 +15,65 @@ from elastic_training.layers.layer_parts import LayerParts, training_of
 from elastic_training.layers.row_codes import BinaryCode, Hashes, QuotientRemainder, RowCode
 
 # Fields of Feature that a layer has as its arguments.
-SETTINGS = ("dim", "optimizer", "embeddings_initializer", "combiner", "mask_zero", "seed")
+_SETTINGS = ("dim", "optimizer", "embeddings_initializer", "combiner", "mask_zero", "seed")
 
 
-def make_group(owner: str, name: str, settings: Mapping[str, Any], code: RowCode, combine: str) -> CompressedGroup:
-    """Return the group of a layer with the settings of SETTINGS."""
-    feature = Feature(**settings, table=name)
+def make_group(owner: str, feature: Feature, code: RowCode, combine: str) -> CompressedGroup:
+    """Return the group of a layer whose table has the name of the layer."""
     if not isinstance(feature.dim, int) or isinstance(feature.dim, bool) or feature.dim < 1:
         raise ValueError(f"{owner}: dim is {feature.dim!r}, expected the number of columns")
     return CompressedGroup(owner, feature, code, combine)
+
+
+class _Arguments:
+    """The base of classes of arguments; a class beside them has `_set_up`."""
+
+    if TYPE_CHECKING:
+
+        def _set_up(self, feature: Feature, code: RowCode, combine: str) -> None: ...
+
+
+class BinaryCodeArguments(_Arguments):
+    """The arguments of BinaryCodeEmbedding, for either Keras and for tf.Module; `options` are those of its base."""
+
+    def __init__(
+        self,
+        dim: int,
+        bits: int,
+        blocks: int,
+        cut: str = "succession",
+        fuse: str = "sum",
+        hash_seed: int = 0,
+        optimizer: Any = None,
+        embeddings_initializer: Any = None,
+        combiner: str | None = None,
+        mask_zero: bool = False,
+        seed: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        feature = Feature(dim, optimizer, None, None, embeddings_initializer, combiner, mask_zero, None, seed)
+        self._set_up(feature, BinaryCode(bits, blocks, cut, hash_seed), combine_of(type(self).__name__, fuse))
+
+
+class MultiHashArguments(_Arguments):
+    """The arguments of MultiHashEmbedding, for either Keras and for tf.Module; `options` are those of its base."""
+
+    def __init__(
+        self,
+        dim: int,
+        code: Any,
+        combine: str = "add",
+        optimizer: Any = None,
+        embeddings_initializer: Any = None,
+        combiner: str | None = None,
+        mask_zero: bool = False,
+        seed: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        feature = Feature(dim, optimizer, None, None, embeddings_initializer, combiner, mask_zero, None, seed)
+        self._set_up(feature, hash_code_of(type(self).__name__, code), combine)
 
 
 class CompressedParts(LayerParts):
@@ -32,8 +82,9 @@ class CompressedParts(LayerParts):
     _one_table = True
     _group: Any
 
-    def _set_up(self, settings: Mapping[str, Any], code: RowCode, combine: str) -> None:
-        self._group = make_group(f"{type(self).__name__} {self.name!r}", self.name, settings, code, combine)
+    def _set_up(self, feature: Feature, code: RowCode, combine: str) -> None:
+        feature = replace(feature, table=self.name)
+        self._group = make_group(f"{type(self).__name__} {self.name!r}", feature, code, combine)
         self._group.on_table = self._on_table()
         self.supports_masking = True
 
@@ -70,10 +121,10 @@ class CompressedParts(LayerParts):
 
     def _settings(self) -> dict[str, Any]:
         config = self._group.feature.to_config()
-        return {name: config[name] for name in SETTINGS}
+        return {name: config[name] for name in _SETTINGS}
 
 
-class BinaryCodeParts(CompressedParts):
+class BinaryCodeParts(BinaryCodeArguments, CompressedParts):
     """BinaryCodeEmbedding, for either Keras."""
 
     def get_config(self) -> dict[str, Any]:
@@ -83,7 +134,7 @@ class BinaryCodeParts(CompressedParts):
         return {**super().get_config(), **own, "fuse": fuse_of(self._group.combine), **self._settings()}  # type: ignore[misc]
 
 
-class MultiHashParts(CompressedParts):
+class MultiHashParts(MultiHashArguments, CompressedParts):
     """MultiHashEmbedding, for either Keras."""
 
     def get_config(self) -> dict[str, Any]:

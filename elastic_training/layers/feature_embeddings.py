@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import keras
 
-from elastic_training.layers.feature import Feature
 from elastic_training.layers.keras_trap import KerasTrap, output_spec
 from elastic_training.layers.layer_parts import FeatureEmbeddingsParts
 from elastic_training.layers.shared_tables import PACKAGE
@@ -35,20 +33,6 @@ class FeatureEmbeddings(FeatureEmbeddingsParts, KerasTrap, keras.layers.Layer):
     """
 
     _saving = keras.saving
-
-    def __init__(
-        self,
-        features: Mapping[str, Any],
-        dim: int | None = None,
-        optimizer: Any = None,
-        admit: Any = None,
-        evict: Any = None,
-        embeddings_initializer: Any = None,
-        tiers: Any = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        self._set_up(features, Feature(dim, optimizer, admit, evict, embeddings_initializer, tiers=tiers))
 
     def compute_output_spec(
         self, inputs: Any, weights: Any = None, masks: Any = None, training: Any = None

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -41,30 +40,6 @@ class FrequencyEmbedding(FrequencyEmbeddingParts, ShapesWithoutKeys, keras.layer
 
     _block = HashEmbedding
     supports_jit = False
-
-    def __init__(
-        self,
-        dims: Mapping[int, int],
-        optimizer: Any = None,
-        admit: Any = None,
-        evict: Any = None,
-        embeddings_initializer: Any = None,
-        mask_zero: bool = False,
-        seed: int | None = None,
-        tiers: Any = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        settings = {
-            "optimizer": optimizer,
-            "admit": admit,
-            "evict": evict,
-            "embeddings_initializer": embeddings_initializer,
-            "mask_zero": mask_zero,
-            "seed": seed,
-            "tiers": tiers,
-        }
-        self._set_up(dims, settings)
 
     def compute_output_spec(self, inputs: Any, training: Any = None) -> Any:
         if getattr(inputs, "ragged", False) or getattr(inputs, "sparse", False):

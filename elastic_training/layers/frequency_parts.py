@@ -44,10 +44,25 @@ class FrequencyEmbeddingParts:
     name: str
     trainable: bool
 
-    def _set_up(self, dims: Any, settings: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        dims: Mapping[int, int],
+        optimizer: Any = None,
+        admit: Any = None,
+        evict: Any = None,
+        embeddings_initializer: Any = None,
+        mask_zero: bool = False,
+        seed: int | None = None,
+        tiers: Any = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
         self._owner = f"FrequencyEmbedding {self.name!r}"
         self._dims = check_dims(self._owner, dims)
-        self._feature = Feature(dim=max(self._dims), **settings)
+        columns = max(self._dims)
+        self._feature = Feature(
+            columns, optimizer, admit, evict, embeddings_initializer, mask_zero=mask_zero, seed=seed, tiers=tiers
+        )
         if self._feature.mask_zero:
             self.supports_masking = True
         self.blocks = []

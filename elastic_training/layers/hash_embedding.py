@@ -7,7 +7,6 @@ from typing import Any
 
 import keras
 
-from elastic_training.layers.feature import Feature
 from elastic_training.layers.keras_trap import KerasTrap, output_spec
 from elastic_training.layers.layer_parts import HashEmbeddingParts
 from elastic_training.layers.shared_tables import PACKAGE
@@ -46,25 +45,6 @@ class HashEmbedding(HashEmbeddingParts, KerasTrap, keras.layers.Layer):
     """
 
     _saving = keras.saving
-
-    def __init__(
-        self,
-        dim: int | None = None,
-        optimizer: Any = None,
-        admit: Any = None,
-        evict: Any = None,
-        embeddings_initializer: Any = None,
-        combiner: str | None = None,
-        mask_zero: bool = False,
-        table: Any = None,
-        seed: int | None = None,
-        tiers: Any = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        self._set_up(
-            Feature(dim, optimizer, admit, evict, embeddings_initializer, combiner, mask_zero, table, seed, tiers),
-        )
 
     def compute_output_spec(self, inputs: Any, weights: Any = None, mask: Any = None, training: Any = None) -> Any:
         self._note_kinds({"keys": inputs})

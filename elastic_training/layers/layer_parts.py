@@ -73,7 +73,22 @@ class HashEmbeddingParts(LayerParts):
 
     _one_table = True
 
-    def _set_up(self, feature: Feature) -> None:
+    def __init__(
+        self,
+        dim: int | None = None,
+        optimizer: Any = None,
+        admit: Any = None,
+        evict: Any = None,
+        embeddings_initializer: Any = None,
+        combiner: str | None = None,
+        mask_zero: bool = False,
+        table: Any = None,
+        seed: int | None = None,
+        tiers: Any = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        feature = Feature(dim, optimizer, admit, evict, embeddings_initializer, combiner, mask_zero, table, seed, tiers)
         self._feature = feature
         owner = f"HashEmbedding {self.name!r}"
         if feature.table is None:
@@ -139,7 +154,19 @@ class HashEmbeddingParts(LayerParts):
 class FeatureEmbeddingsParts(LayerParts):
     """FeatureEmbeddings, for either Keras."""
 
-    def _set_up(self, features: Mapping[str, Any], defaults: Feature) -> None:
+    def __init__(
+        self,
+        features: Mapping[str, Any],
+        dim: int | None = None,
+        optimizer: Any = None,
+        admit: Any = None,
+        evict: Any = None,
+        embeddings_initializer: Any = None,
+        tiers: Any = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        defaults = Feature(dim, optimizer, admit, evict, embeddings_initializer, tiers=tiers)
         owner = f"FeatureEmbeddings {self.name!r}"
         if not isinstance(features, Mapping):
             raise ValueError(f"{owner}: features is {features!r}, expected {{name: Feature}}")
