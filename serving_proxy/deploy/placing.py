@@ -39,10 +39,49 @@ def stored_placement(repository: Repository) -> Placement | None:
         raise ProxyError(f"placement: {place}: {fault['msg']}, expected a record of this proxy") from error
 
 
+def by_machine(hosts: Iterable[HostSeen]) -> dict[str, list[HostSeen]]:
+    """Return hosts by their machine; those of the proxy's own machine are under ""."""
+    found: dict[str, list[HostSeen]] = {}
+    for host in hosts:
+        found.setdefault(host.machine, []).append(host)
+    return found
+
+
 def hosts_for(hosts: Sequence[HostSeen], placement: Placement | None, model: Model, number: int) -> Sequence[HostSeen]:
     """Return the hosts that are to have a version; hosts of the proxy's own machine have all."""
     machines = None if placement is None else placement.wanted(model, number)
     return hosts if machines is None else [host for host in hosts if host.machine in machines or not host.machine]
+
+
+def judging_hosts(
+    hosts: Mapping[str, Sequence[HostSeen]], placement: Placement, model: Model, number: int
+) -> Sequence[HostSeen] | None:
+    """Return the hosts whose reports decide about the state of a version; None: all.
+
+    A version that moves is judged by the hosts on which it is ready, if there are any: that its new machines do not
+    have it yet, or have no room for it, does not make it fail.
+
+    Parameters
+    ----------
+    hosts : mapping of str to sequence of HostSeen
+        By machine.
+    placement : Placement
+    model : Model
+    number : int
+    """
+    machines = placement.wanted(model, number)
+    if machines is None:
+        return None
+    there = [host for machine in ("", *sorted(machines)) for host in hosts.get(machine, ())]
+    if number not in placement.models[model.name].leaving:
+        return there
+    ready = [host for host in there if host.alive and _state(host, model.name, number) == "ready"]
+    return ready or there
+
+
+def _state(host: HostSeen, name: str, number: int) -> str | None:
+    seen = host.models.get(name, {}).get(number)
+    return None if seen is None else seen.state
 
 
 def read_placement(data: Mapping[str, Any], handover_s: float, now: float) -> Placement:

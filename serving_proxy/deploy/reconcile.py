@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from serving_proxy.deploy.changes import Change, arms_data, move, reassign, stop, without_traffic
 from serving_proxy.deploy.desired_state import HostSettings, render
-from serving_proxy.deploy.placing import hosts_for
+from serving_proxy.deploy.placing import by_machine, judging_hosts
 from serving_proxy.deploy.version_policy import labels_to_publish
 from serving_proxy.errors import ExhaustedError
 from serving_proxy.experiments import ramps
@@ -46,9 +47,13 @@ class Snapshot:
     settings: HostSettings = field(default_factory=HostSettings)
     placement: Placement | None = None
 
-    def hosts_for(self, model: Model, number: int) -> Sequence[HostSeen]:
-        """Return the hosts that are to have a version."""
-        return hosts_for(self.hosts, self.placement, model, number)
+    @cached_property
+    def _by_machine(self) -> dict[str, list[HostSeen]]:
+        return by_machine(self.hosts)
+
+    def judging_hosts(self, model: Model, number: int) -> Sequence[HostSeen] | None:
+        """Return the hosts whose reports decide about the state of a version; None: all."""
+        return None if self.placement is None else judging_hosts(self._by_machine, self.placement, model, number)
 
     def machines_for(self, model: Model, number: int) -> str:
         """Return the machines that are to have a version as text."""
@@ -117,9 +122,9 @@ def _update_state(model: Model, number: int, snapshot: Snapshot) -> Change:
         return move(model, number, State.STOPPED, snapshot.now)
     if not version.desired:
         return Change(model)
-    there = snapshot.hosts_for(model, number)
-    seen = observe(there, model.name, number, version.path)
-    if there is not snapshot.hosts and not any(host.alive for host in there):
+    there = snapshot.judging_hosts(model, number)
+    seen = observe(snapshot.hosts if there is None else there, model.name, number, version.path)
+    if there is not None and not any(host.alive for host in there):
         seen = Seen(State.STOPPED, f"no host is running on {snapshot.machines_for(model, number)}")
     if seen.state == State.STOPPED:
         # A failed version that no host knows waits for a host, as all others do.

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from serving_proxy.deploy.placing import changed, hosts_for, read_placement, waits_for
+from serving_proxy.deploy.placing import by_machine, changed, hosts_for, judging_hosts, read_placement, waits_for
 from serving_proxy.errors import InvalidError
 from serving_proxy.records.hosts import HostSeen, VersionSeen
 from serving_proxy.records.models import BucketRange, Model, Version
@@ -45,9 +45,23 @@ def test_versions_with_a_role_are_on_all_machines_of_their_model_and_others_wher
 
 def test_only_hosts_of_placed_machines_are_to_have_a_version() -> None:
     hosts = [host("x"), host("y"), HostSeen("own", alive=True)]
-    assert [seen.name for seen in hosts_for(hosts, placement(replica("a", "y")), model(1), 1)] == ["y/h", "own"]
+    there, elsewhere = placement(replica("a", "y")), placement(replica("b", "y"))
+    assert [seen.name for seen in hosts_for(hosts, there, model(1), 1)] == ["y/h", "own"]
     assert hosts_for(hosts, None, model(1), 1) is hosts
-    assert hosts_for(hosts, placement(replica("b", "y")), model(1), 1) is hosts
+    assert hosts_for(hosts, elsewhere, model(1), 1) is hosts
+    grouped = by_machine(hosts)
+    assert [seen.name for seen in judging_hosts(grouped, there, model(1), 1) or ()] == ["own", "y/h"]
+    assert judging_hosts(grouped, elsewhere, model(1), 1) is None
+
+
+def test_version_that_moves_is_judged_where_it_is_ready() -> None:
+    moved = changed(placement(replica("a", "x")), placement(replica("a", "y")), {"a": model(1)}, ["x", "y"])
+    there = by_machine([host("x", v1="ready"), host("y", v1="failed")])
+    assert [seen.name for seen in judging_hosts(there, moved, model(1), 1) or ()] == ["x/h"]
+    # A version that was deployed meanwhile is to be ready on all of them.
+    assert [seen.name for seen in judging_hosts(there, moved, model(1, 2, candidate=2), 2) or ()] == ["x/h", "y/h"]
+    nowhere = by_machine([host("x", v1="loading"), host("y", v1="failed")])
+    assert [seen.name for seen in judging_hosts(nowhere, moved, model(1), 1) or ()] == ["x/h", "y/h"]
 
 
 def test_machines_keep_what_they_have_until_the_move_ends_also_if_the_placement_changes_again() -> None:

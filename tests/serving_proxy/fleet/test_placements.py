@@ -85,6 +85,8 @@ def test_model_moves_once_its_new_machine_is_ready(
     refusal.write_text("needs 9 GB, expected at most 2 GB")
     client.apply_placement(placement(**{name: "m2"}), handover_s=0)
     wait_for(lambda: "needs 9 GB" in (client.placement()["models"][0]["waits_for"] or ""))
+    # The version can still be rolled back to, or be given a share.
+    assert [version["state"] for version in client.versions(name)["versions"]] == ["ready"]
     with pytest.raises(LateError, match="waits for m2/host-0"):
         client.wait_for_placement(0.1)
     assert machines_of(fleet, name) == ["m1", "m2"]
