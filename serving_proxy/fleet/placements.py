@@ -11,6 +11,7 @@ from serving_proxy.deploy.control import Control
 from serving_proxy.deploy.placing import changed, read_placement, waits_for
 from serving_proxy.fleet.machines import Machines
 from serving_proxy.fleet.placement_views import PlacementView, placement_view
+from serving_proxy.fleet.room import lacking_memory
 from serving_proxy.records.models import Note
 from serving_proxy.records.placement import ModelPlacement, Placement
 
@@ -127,7 +128,9 @@ class Placements:
         apart = sorted(name for name, placed in placement.models.items() if placed.has_versions_apart)
         if apart:
             remarks.append(f"versions on different machines: {_text(apart)}; those with a share are on all of these")
-        return remarks
+        reports = ((machine.name, machine.report) for machine in self._machines.all())
+        memory = {name: report.memory_bytes for name, report in reports if report is not None}
+        return remarks + lacking_memory(placement, self._control.models, self._control.hosts, memory)
 
     def _note_without_entry(self, placement: Placement) -> None:
         """Record models and machines that are new and have no entry."""
