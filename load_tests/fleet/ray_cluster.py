@@ -20,15 +20,21 @@ _STORE_BYTES = 80 * 1024 * 1024
 
 
 class RayCluster:
-    """A cluster with a head node without CPUs, and further nodes."""
+    """A cluster with a head node, and further nodes.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    cpus : int
+        CPUs of the head node.
+    """
+
+    def __init__(self, cpus: int) -> None:
         from ray.cluster_utils import Cluster
 
         self._last = _FIRST - 1
         # In the usual folder it would replace the address of a cluster that a user runs. Sockets need a short path.
         self._folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
-        arguments = self._arguments(0)
+        arguments = self._arguments(cpus)
         arguments["include_dashboard"] = False
         self._cluster: Any = Cluster(initialize_head=True, head_node_args=arguments)
 
@@ -63,13 +69,15 @@ class RayCluster:
 
 
 @contextlib.contextmanager
-def ray_cluster() -> Iterator[RayCluster]:
-    """Run a cluster whose actors import the packages of this checkout."""
+def ray_cluster(cpus: int = 0) -> Iterator[RayCluster]:
+    """Run a cluster whose actors import the packages of this checkout, with so many CPUs of its head node."""
     set_here = {
         "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "RAY_USAGE_STATS_ENABLED": "0",
         # By default actors, and what they start, have a low priority.
         "RAY_worker_niceness": "0",
+        # No processes for tasks, of which there are none.
+        "RAY_prestart_worker_first_driver": "0",
         # Dead nodes are noticed after 3 s instead of 15 s.
         "RAY_health_check_period_ms": "1000",
         "RAY_health_check_timeout_ms": "1000",
@@ -79,7 +87,7 @@ def ray_cluster() -> Iterator[RayCluster]:
     os.environ |= set_here
     cluster = None
     try:
-        cluster = RayCluster()
+        cluster = RayCluster(cpus)
         yield cluster
     finally:
         if cluster is not None:

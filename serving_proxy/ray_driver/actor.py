@@ -85,6 +85,7 @@ class Replica:
             "drained": keeper.drained,
             "cores": self._lease.text,
             "restarts": keeper.restarts,
+            "cpu_s": keeper.cpu_s,
             "note": "; ".join(filter(None, (keeper.note, self._fault, self._release_note()))),
         }
 

@@ -65,6 +65,7 @@ class Cluster:
             known = self._known.pop(name)
             self._note_end(name, known)
         return {
+            "here": self._ray.util.get_node_ip_address(),
             "nodes": self._nodes(),
             "replicas": [self._replica(name, known) for name, known in self._known.items()],
             "faults": self._faults,

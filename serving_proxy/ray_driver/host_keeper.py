@@ -60,6 +60,8 @@ class HostKeeper:
         self._failures = 0
         self._was_ready = False
         self._ready_since: float | None = None
+        # CPU time of hosts that have ended, and of the present one [s].
+        self._cpu_before_s = self._cpu_now_s = 0.0
         self._killed = ""
         self._other_since: float | None = None
         self._drain_since: float | None = None
@@ -78,6 +80,11 @@ class HostKeeper:
     def ready_s(self) -> float:
         """Return how long the host has been ready [s]."""
         return 0.0 if self._ready_since is None else time.monotonic() - self._ready_since
+
+    @property
+    def cpu_s(self) -> float:
+        """Return the CPU time of all hosts of this replica [s]; it never decreases."""
+        return self._cpu_before_s + self._cpu_now_s
 
     @property
     def drained(self) -> bool:
@@ -105,6 +112,7 @@ class HostKeeper:
             self._next_log_check = time.monotonic() + _LOG_CHECK_S
             bound_log(self._folder)
         if self._child is not None:
+            self._cpu_now_s = max(self._cpu_now_s, _cpu_seconds(self._child.pid))
             self._watch(self._child)
         elif not self.drains and time.monotonic() >= self._start_at and self._may_start():
             self._start()
@@ -175,6 +183,7 @@ class HostKeeper:
 
     def _handle_exit(self, code: int) -> None:
         self._child = None
+        self._cpu_before_s, self._cpu_now_s = self.cpu_s, 0.0
         if self.drains:
             self.note = "drained"
             return
@@ -214,6 +223,15 @@ class HostKeeper:
         with contextlib.suppress(ProxyError, ValueError, KeyError):
             ports = {name: int(endpoints[name].rpartition(":")[2]) for name in ("grpc", "rest")}
             replace_file(self._ports, json.dumps(ports).encode())
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process [s]; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _low_priority(pid: int) -> str:

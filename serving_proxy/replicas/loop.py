@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
+from serving_proxy.access.tokens import is_loopback
 from serving_proxy.errors import InvalidError, ProxyError
 from serving_proxy.replicas.decide import Action, decide
 from serving_proxy.replicas.driver import Driver
@@ -28,8 +30,14 @@ _FIRST_RETRY_S, _LONGEST_RETRY_S = 2.0, 60.0
 class Scale(Protocol):
     """Says how many replicas are wanted."""
 
-    def wanted(self) -> tuple[int, str]:
-        """Return the number, and the reason."""
+    def wanted(self, cpu_s: Mapping[str, float]) -> tuple[int, str]:
+        """Return the number, and the reason.
+
+        Parameters
+        ----------
+        cpu_s : mapping of replica to float [s]
+            CPU time of its hosts until now.
+        """
 
 
 @dataclass(frozen=True)
@@ -93,10 +101,11 @@ class Replicas:
         self._note, self._leads, self._forget = note, leads, forget
         self._cluster: ClusterSeen | None = None
         self._fault: str | None = None
-        self._wanted = scale.wanted()
+        self._wanted = scale.wanted({})
         self._asked: int | None = None
         self._noted: dict[str, str] = {}
         self._nodes: dict[str, bool] = {}
+        self._warned = False
         # Replica: when it may be started again, and after how long the next time.
         self._retries: dict[str, tuple[float, float]] = {}
 
@@ -131,7 +140,7 @@ class Replicas:
         """Look at the cluster once, and do what follows."""
         cluster = read_cluster(await self._driver.call("look"))
         self._cluster = cluster
-        self._wanted = self._scale.wanted()
+        self._wanted = self._scale.wanted({found.name: found.cpu_s for found in cluster.replicas if found.answers})
         self._note_changes(cluster)
         if not self._leads():
             return
@@ -186,6 +195,11 @@ class Replicas:
             if drains and not self._nodes.get(address, False):
                 self._note("node", f"{address}: Ray takes it away, its replicas are replaced")
         self._nodes = nodes
+        for server in self._options.access["servers"]:
+            far = sorted(address for address in nodes if not is_loopback(address) and address != cluster.here)
+            if far and is_loopback(urlsplit(server).hostname or "") and not self._warned:
+                self._warned = True
+                self._note("replica", f"nodes {', '.join(far[:3])} cannot reach {server}, expected --admin-address")
         notes = {replica.name: replica.note for replica in cluster.replicas if replica.note}
         for name, note in notes.items():
             if self._noted.get(name) != note:

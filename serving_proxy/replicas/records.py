@@ -60,6 +60,8 @@ class ReplicaSeen:
         CPUs of its host, such as `0-1`; "": all.
     restarts : int
         How often its host was started again.
+    cpu_s : float [s]
+        CPU time of its hosts; it begins at 0 if the actor is started again.
     note : str
         What is wrong.
     """
@@ -78,6 +80,7 @@ class ReplicaSeen:
     drained: bool = False
     cores: str = ""
     restarts: int = 0
+    cpu_s: float = 0.0
     note: str = ""
 
     @property
@@ -102,11 +105,14 @@ class ClusterSeen:
     replicas : tuple of ReplicaSeen
     faults : mapping of str to str
         Replica: why its actor has died for good.
+    here : str
+        Address of this machine in the cluster.
     """
 
     nodes: tuple[NodeSeen, ...]
     replicas: tuple[ReplicaSeen, ...]
     faults: Mapping[str, str]
+    here: str = ""
 
 
 def read_cluster(found: Mapping[str, Any]) -> ClusterSeen:
@@ -118,4 +124,5 @@ def read_cluster(found: Mapping[str, Any]) -> ClusterSeen:
         tuple(NodeSeen(**node) for node in found["nodes"]),
         tuple(sorted(replicas, key=lambda replica: replica.number)),
         dict(found["faults"]),
+        str(found.get("here", "")),
     )

@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cost_model.interference import default_interference
@@ -22,6 +22,7 @@ from serving_proxy.counters.tally import Tally
 from serving_proxy.counters.windows import Totals
 from serving_proxy.deploy.control import Control
 from serving_proxy.errors import ProxyError
+from serving_proxy.records.hosts import HostSeen
 from serving_proxy.replicas.loop import ReplicaOptions
 from serving_proxy.store import Repository
 
@@ -37,6 +38,15 @@ _LEAST_RUNS = 20
 
 
 @dataclass(frozen=True)
+class Sample:
+    """Counters at one time: of versions, and the CPU time of replicas [s]."""
+
+    at: float
+    tallies: Mapping[str, Tally]
+    cpu_s: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class Load:
     """The traffic of a version over all replicas.
 
@@ -44,7 +54,7 @@ class Load:
     ----------
     rate : float [requests/s]
     service_us : float [us]
-        Mean CPU time of a request.
+        Mean CPU time of a request, with its share of what the host does besides running models.
     """
 
     tenant: DeployedTenant
@@ -101,6 +111,8 @@ class PlannedScale:
         Counters of all hosts.
     statistics : callable
         Returns the newest `stats.json` of each host.
+    loads : callable
+        Returns whether a host is loading a version.
     cores : int
         CPUs of a replica.
     limits : (int, int)
@@ -116,55 +128,81 @@ class PlannedScale:
         versions: Callable[[], Sequence[DeployedTenant]],
         totals: Totals,
         statistics: Callable[[], Iterable[Mapping[str, Any]]],
+        loads: Callable[[], bool],
         cores: int,
         limits: tuple[int, int],
         before: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._tenants, self._totals, self._cores, self._clock = versions, totals, cores, clock
-        self._statistics = statistics
+        self._versions, self._totals, self._cores, self._clock = versions, totals, cores, clock
+        self._statistics, self._loads = statistics, loads
         self._least, self._most = limits
         now = clock()
         self._needs: deque[tuple[float, int]] = deque([(now, min(max(before, self._least), self._most))])
-        self._samples: deque[tuple[float, dict[str, Tally]]] = deque()
+        self._samples: deque[Sample] = deque()
         self._reason = "no requests have been counted yet"
 
-    def wanted(self) -> tuple[int, str]:
+    def wanted(self, cpu_s: Mapping[str, float]) -> tuple[int, str]:
         """Return the number, and the reason."""
         now = self._clock()
-        if not self._samples or now - self._samples[-1][0] >= _STEP_S:
-            self._step(now)
+        if not self._samples or now - self._samples[-1].at >= _STEP_S:
+            self._step(now, cpu_s)
         while len(self._needs) > 1 and now - self._needs[0][0] > KEPT_S:
             self._needs.popleft()
         return max(count for _, count in self._needs), f"auto: {self._reason}"
 
-    def _step(self, now: float) -> None:
-        versions = self._tenants()
-        self._samples.append((now, {one.name: self._totals.of((one.model, one.version)) for one in versions}))
-        while len(self._samples) > 2 and now - self._samples[1][0] >= _WINDOW_S:
+    def _step(self, now: float, cpu_s: Mapping[str, float]) -> None:
+        versions = self._versions()
+        tallies = {one.name: self._totals.of((one.model, one.version)) for one in versions}
+        if self._loads():
+            # What loading and warming up cost says nothing about requests.
+            cpu_s = {}
+            self._samples = deque(replace(sample, cpu_s={}) for sample in self._samples)
+        self._samples.append(Sample(now, tallies, dict(cpu_s)))
+        while len(self._samples) > 2 and now - self._samples[1].at >= _WINDOW_S:
             self._samples.popleft()
-        begun, before = self._samples[0]
-        if now - begun < _STEP_S:
+        # A version is counted from the first reading that has it.
+        first = next(sample for sample in self._samples if tallies.keys() <= sample.tallies.keys())
+        if now - first.at < _STEP_S:
             return
         per_run = {name: gauges.per_run for name, gauges in read_gauges(self._statistics()).items()}
-        after = self._samples[-1][1]
-        loads = [_load(one, before, after, now - begun, per_run.get(one.name, 1.0)) for one in versions]
-        count, self._reason = replicas_for([load for load in loads if load], self._cores, self._least, self._most)
+        loads = loads_between(versions, first, self._samples[-1], per_run)
+        count, self._reason = replicas_for(loads, self._cores, self._least, self._most)
         self._needs.append((now, count))
 
 
-def _load(
-    tenant: DeployedTenant, before: Mapping[str, Tally], now: Mapping[str, Tally], elapsed_s: float, per_run: float
-) -> Load | None:
-    """Return the load of a version between two readings; None: too little to know its service time."""
-    if tenant.name not in before:
-        return None
-    added = now[tenant.name] - before[tenant.name]
-    if added.run.count < _LEAST_RUNS:
-        return None
-    arrivals = max(added.requests + added.mirrored, round(added.run.count)) + sum(added.sheds.values())
-    # Each request of a batched run reports the time of the whole run.
-    return Load(tenant, arrivals / elapsed_s, added.run.sum / added.run.count / per_run)
+def loads_between(
+    versions: Iterable[DeployedTenant], before: Sample, after: Sample, per_run: Mapping[str, float]
+) -> list[Load]:
+    """Return the load of each version between two readings, without those of too few requests.
+
+    Hosts count the time in which models run. Their other work, such as reading requests, is more than that for small
+    models; each request gets the same share of it.
+
+    Parameters
+    ----------
+    versions, before, after
+    per_run : mapping of str to float
+        Requests per run of a version; each request of a batched run reports the time of the whole run.
+    """
+    elapsed_s = after.at - before.at
+    found = []
+    for one in (version for version in versions if version.name in before.tallies):
+        added = after.tallies[one.name] - before.tallies[one.name]
+        arrivals = max(added.requests + added.mirrored, round(added.run.count)) + sum(added.sheds.values())
+        if added.run.count >= _LEAST_RUNS:
+            mean_us = added.run.sum / added.run.count / per_run.get(one.name, 1.0)
+            found.append(Load(one, arrivals / elapsed_s, mean_us))
+    rate = sum(load.rate for load in found)
+    used = [after.cpu_s[name] - before.cpu_s[name] for name in after.cpu_s.keys() & before.cpu_s.keys()]
+    busy = sum(max(0.0, seconds) for seconds in used) / elapsed_s
+    rest_us = max(0.0, busy - sum(load.rate * load.service_us / 1e6 for load in found)) / rate * 1e6 if rate else 0.0
+    return [replace(load, service_us=load.service_us + rest_us) for load in found]
+
+
+def _is_loading(host: HostSeen) -> bool:
+    states = {version.state for versions in host.models.values() for version in versions.values()}
+    return host.alive and bool(states & {"loading", "warming"})
 
 
 @dataclass(frozen=True)
@@ -173,7 +211,7 @@ class FixedScale:
 
     count: int
 
-    def wanted(self) -> tuple[int, str]:
+    def wanted(self, cpu_s: Mapping[str, float]) -> tuple[int, str]:
         """Return the number, and the reason."""
         return self.count, "--replicas"
 
@@ -185,9 +223,9 @@ class StoredScale:
         self._repository, self._scale = repository, scale
         self._stored: int | None = None
 
-    def wanted(self) -> tuple[int, str]:
+    def wanted(self, cpu_s: Mapping[str, float]) -> tuple[int, str]:
         """Return the number, and the reason."""
-        count, reason = self._scale.wanted()
+        count, reason = self._scale.wanted(cpu_s)
         if count != self._stored:
             with contextlib.suppress(ProxyError):
                 self._repository.set_setting(_SETTING, count)
@@ -206,6 +244,7 @@ def make_scale(control: Control, totals: Totals, options: ReplicaOptions) -> Fix
         lambda: tenants(control.models),
         totals,
         lambda: [host.stats for host in control.hosts if host.alive],
+        lambda: any(map(_is_loading, control.hosts)),
         int(options.spec["cores"]),
         options.limits,
         before,

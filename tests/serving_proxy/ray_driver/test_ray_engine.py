@@ -32,11 +32,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
     """A cluster with two nodes, on which hosts are scripted."""
     if importlib.util.find_spec("ray") is None:
         skip_or_fail("ray: not installed, so the actors are not tested")
-    os.environ["RECPROCESSOR_HOST"] = str(host_program(tmp_path_factory.mktemp("host")))
-    with ray_cluster() as made:
-        for _ in range(2):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RECPROCESSOR_HOST", str(host_program(tmp_path_factory.mktemp("host"))))
+        with ray_cluster(cpus=2) as made:
             made.add_node(cpus=2)
-        yield made
+            yield made
 
 
 class RayProxy(ProxyThread):
