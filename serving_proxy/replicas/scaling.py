@@ -93,7 +93,7 @@ def replicas_for(loads: Sequence[Load], cores: int, least: int, most: int) -> tu
         for load in busy
     ]
     sizing = Sizing(members, default_interference(), 1.0, cores)
-    text = f"{sum(load.rate for load in busy):.0f} requests/s keep {sizing.load / HEADROOM:.1f} cores busy"
+    text = f"{sum(load.rate for load in busy):.0f} requests/s keep {sizing.load / HEADROOM:.2f} cores busy"
     for count in range(least, most + 1):
         if sizing.meets(cores, 1 / max(1, count - 1)):
             return count, text
