@@ -95,7 +95,8 @@ def with_cores(body: Mapping[str, Any], desired: Mapping[str, Any], cpus: Mappin
             own = asked.get(number, {}).get("cpuset")
             found = {key: value for key, value in entry.items() if key != "cpuset"}
             given = own or cpus.get(f"{name}/{number}")
-            threads = None if own or not given else _threads(entry, count)
+            # Also for versions that use all CPUs, so that they are not loaded again when they get cores of their own.
+            threads = None if own or not cpus else _threads(entry, count)
             if threads is not None:
                 found["config"] = {**entry.get("config", {}), "worker_threads": threads}
             versions[number] = found | ({"cpuset": given} if given else {})

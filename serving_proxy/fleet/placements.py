@@ -48,6 +48,9 @@ class Placements:
         control = self._control
         asked = read_placement(data, handover_s, time.time())
         after = changed(control.placement, asked, control.models, self._machines.names)
+        before = control.placement
+        if before is not None and (before.models, before.handover_s) == (after.models, after.handover_s):
+            return self.view()
         moves = [note for name, placed in after.models.items() for note in _move_notes(name, placed)]
         message = f"placement: {len(after.models)} models on {len(after.machines)} machines"
         notes = [Note(kind="placement", message=message), *moves]

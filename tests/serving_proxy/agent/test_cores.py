@@ -65,6 +65,10 @@ def test_entries_get_cpus_and_threads_unless_an_operator_has_set_them(
     body = {"schema": 1, "models": {"a": {"baseline": 1, "versions": {"1": {"path": "/local", **entry}}}}}
     found = with_cores(body, desired, {"a/1": "0-1"}, 8)
     assert found["models"]["a"]["versions"]["1"] == {"path": "/local", **expected}
+    # A version that shares all CPUs has the same threads, so that it is not loaded again when it gets some.
+    shared = with_cores(body, desired, {"b/1": "0-1"}, 8)["models"]["a"]["versions"]["1"]
+    assert shared.get("config") == expected.get("config")
+    assert shared.get("cpuset") == entry.get("cpuset")
     # Without placed cores, those of an earlier placement end.
     again = with_cores(found, desired, {}, 8)["models"]["a"]["versions"]["1"]
     assert again.get("cpuset") == entry.get("cpuset")

@@ -60,6 +60,9 @@ def test_each_machine_gets_what_is_placed_there_and_ready_means_there(
     client.apply_placement(placement(**{name: "m1 m3"}), handover_s=0)
     # No host of the second machine has it, and none is waited for.
     found = client.deploy(name, model(1), wait=True, timeout=30)["model"]["versions"][0]
+    # Once more the same changes nothing.
+    before = client.placement()["applied"]
+    assert client.apply_placement(placement(**{name: "m1 m3"}), handover_s=0)["applied"] == before
     assert (found["machines"], sorted(found["hosts"])) == (["m1", "m3"], ["m1/host-0", "m3/host-0"])
     client.deploy(name, model(2), wait=True, timeout=30, traffic=10)
     wait_for(lambda: [machine.versions(name) for machine in fleet[1].values()] == [[1, 2], [], [1, 2]])
