@@ -150,7 +150,11 @@ def test_next_proxy_has_the_placement(tmp_path: Path) -> None:
         client.deploy("ranking", folder)
         client.apply_placement(placement(ranking="m1 m2"))
         port = proxy.url.rpartition(":")[2]
-    with ProxyThread(tmp_path, "--engine", "agents", "--admin-port", port) as proxy, proxy.client() as client:
+    # The file that tells the port is that of the first proxy, so the second may not listen yet.
+    with (
+        ProxyThread(tmp_path, "--engine", "agents", "--admin-port", port) as proxy,
+        Client(proxy.url, start_timeout=30) as client,
+    ):
         assert client.placement()["models"][0]["machines"] == ["m1", "m2"]
         with Machine.of(proxy, "m3") as other:
             wait_for(lambda: other.desired().get("schema") == 1 and "waiting" not in other.desired())
