@@ -39,6 +39,7 @@ __all__ = ["CASES", "main"]
 CASES: dict[str, tuple[Callable[[Setup], dict[str, Any]], Callable[[dict[str, Any]], list[Target]]]] = {
     "delivery": (delivery.measure, delivery.judge),
     "takeover": (takeover.measure, takeover.judge),
+    "takeover_bucket": (takeover.measure_bucket, takeover.judge),
     "dying_host": (dying_host.measure, dying_host.judge),
     "rollout": (rollout.measure, rollout.judge),
     "silent_node": (silent_node.measure, silent_node.judge),

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`takeover`: how long it takes until a standby leads after the leader was killed, and its changes reach machines."""
+"""`takeover`: how long it takes until a standby leads after the leader was killed, and its changes reach machines.
+
+`takeover_bucket` is the same with proxies that share a bucket instead of a folder.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,31 @@ from typing import Any
 
 from load_tests._report import Target
 from load_tests.fleet.delivery import run_agents, weight_of
+from load_tests.fleet.s3 import BUCKET, s3_server
 from load_tests.fleet.setup import FleetProxy, Setup, make_certificates, wait_until, write_model
 
-__all__ = ["judge", "measure"]
+__all__ = ["judge", "measure", "measure_bucket"]
 
 _MACHINES = 10
 
 
 def measure(setup: Setup) -> dict[str, Any]:
-    """Kill the leader several times."""
+    """Kill the leader of proxies that share a folder several times."""
+    with tempfile.TemporaryDirectory() as name:
+        return _measure(setup, Path(name), ("--shared-store", f"file://{name}/shared"))
+
+
+def measure_bucket(setup: Setup) -> dict[str, Any]:
+    """Kill the leader of proxies that share a bucket several times."""
+    with tempfile.TemporaryDirectory() as name, s3_server(Path(name)) as server:
+        shared = ("--shared-store", f"s3://{BUCKET}/proxies", "--model-store", f"s3://{BUCKET}/store")
+        return {"server": server, **_measure(setup, Path(name), shared)}
+
+
+def _measure(setup: Setup, folder: Path, shared: tuple[str, ...]) -> dict[str, Any]:
     spawn = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        folder = Path(name)
+    with ExitStack() as stack:
         make_certificates(folder)
-        shared = ("--shared-store", f"file://{folder}/shared")
         leader, standby = (stack.enter_context(FleetProxy(folder, name, shared)) for name in ("a", "b"))
         wait_until(lambda: leader.leads or standby.leads)
         if not leader.leads:
