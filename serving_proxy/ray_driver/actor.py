@@ -7,6 +7,7 @@ Clients connect to the host directly; no request passes through Ray.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import getpass
 import logging
 import os
@@ -62,6 +63,9 @@ class Replica:
         self._models = private_folder(root / "models", "--replica-folder")
         self._state_dir = private_folder(root / name, "--replica-folder")
         self._lease = CoreLease(int(spec["cores"]))
+        # Before the agent begins, which is to run on these CPUs; if it fails, the host tries it again.
+        with contextlib.suppress(ProxyError):
+            self._lease.take()
         self._keeper = HostKeeper(_launch_options(spec["host"], address), self._state_dir, self._lease)
         self._lock = threading.Lock()
         self._fault = ""

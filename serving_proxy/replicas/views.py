@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from serving_proxy.records.view import View
-from serving_proxy.replicas.records import ClusterSeen
+from serving_proxy.replicas.records import ClusterSeen, ReplicaSeen
 
 
 class ReplicaView(View):
-    """A replica; `state` is that of its host, or `waiting` while it has no node or does not answer."""
+    """A replica; `state` is that of its host, `waiting` while it has no node or does not answer, or `unknown`."""
 
     name: str
     state: str
@@ -57,14 +57,14 @@ def replicas_view(wanted: int, reason: str, fault: str | None, spec: str, cluste
     nodes, replicas = ((), ()) if cluster is None else (cluster.nodes, cluster.replicas)
     return ReplicasView(
         wanted=wanted,
-        ready=sum(found.is_ready for found in replicas),
+        ready=sum(found.is_ready for found in replicas) if fault is None else 0,
         reason=reason,
         fault=fault,
         nodes=[NodeView(id=node.id, address=node.address, cpus=node.cpus, draining=node.drains) for node in nodes],
         replicas=[
             ReplicaView(
                 name=found.name,
-                state="waiting" if not found.answers else "draining" if found.drains else found.state,
+                state=_state(found) if fault is None else "unknown",
                 node=found.address,
                 cores=found.cores,
                 restarts=found.restarts,
@@ -74,3 +74,7 @@ def replicas_view(wanted: int, reason: str, fault: str | None, spec: str, cluste
             for found in replicas
         ],
     )
+
+
+def _state(found: ReplicaSeen) -> str:
+    return "waiting" if not found.answers else "draining" if found.drains else found.state
