@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from load_tests._programs import ROOT
@@ -32,8 +33,6 @@ class RayCluster:
         from ray.cluster_utils import Cluster
 
         self._last = _FIRST - 1
-        # In the usual folder it would replace the address of a cluster that a user runs. Sockets need a short path.
-        self._folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
         arguments = self._arguments(cpus)
         arguments["include_dashboard"] = False
         self._cluster: Any = Cluster(initialize_head=True, head_node_args=arguments)
@@ -59,19 +58,21 @@ class RayCluster:
     def shutdown(self) -> None:
         """End all nodes."""
         self._cluster.shutdown()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _arguments(self, cpus: int) -> dict[str, Any]:
         self._last += 1
         address = f"127.0.0.{self._last}"
-        arguments = {"num_cpus": cpus, "object_store_memory": _STORE_BYTES, "node_ip_address": address}
-        return {**arguments, "temp_dir": self._folder}
+        return {"num_cpus": cpus, "object_store_memory": _STORE_BYTES, "node_ip_address": address}
 
 
 @contextlib.contextmanager
 def ray_cluster(cpus: int = 0) -> Iterator[RayCluster]:
     """Run a cluster whose actors import the packages of this checkout, with so many CPUs of its head node."""
+    # In the usual folder it would replace the address of a cluster that a user runs. Sockets need a short path.
+    folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
+    (folder / "ray").mkdir()
     set_here = {
+        "RAY_TMPDIR": str(folder),
         "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "RAY_USAGE_STATS_ENABLED": "0",
         # By default actors, and what they start, have a low priority.
@@ -96,3 +97,4 @@ def ray_cluster(cpus: int = 0) -> Iterator[RayCluster]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
+        shutil.rmtree(folder, ignore_errors=True)

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from helpers.system.programs import skip_or_fail
 from load_tests.fleet.ray_cluster import RayCluster, ray_cluster
 from serving_proxy.errors import UnavailableError
 from serving_proxy.leadership.leading import Leadership
-from serving_proxy.leadership.lease import Held
+from serving_proxy.leadership.lease import renewed
 from serving_proxy.leadership.ray_lease import RayLease
 from serving_proxy.state_dir.actual import process_runs
 
@@ -98,47 +99,44 @@ def parent_of(proxy: RayProxy, name: str) -> tuple[int, int]:
         return 0, host
 
 
-def test_another_proxy_leads_once_the_lease_in_an_actor_has_run_out(cluster: RayCluster) -> None:
+def test_an_actor_says_which_proxy_leads(cluster: RayCluster) -> None:
     import ray
 
-    first, second = (RayLease(cluster.address, "leases") for _ in range(2))
-    leaders = Leadership(first, "http://a", 10.0), Leadership(second, "http://b", 10.0)
+    leases = [RayLease(cluster.address, "leases") for _ in range(2)]
+    first, second = (Leadership(lease, f"http://{name}", 600.0) for lease, name in zip(leases, "ab", strict=True))
 
     async def run() -> None:
-        assert await leaders[0].look()
-        assert not await leaders[1].look()
-        assert leaders[1].seen is not None
-        assert leaders[1].seen.url == "http://a"
-        keeping = asyncio.create_task(leaders[0].keep())
-        renewed = leaders[1].seen
-        while leaders[1].seen.renewals == renewed.renewals:
-            await asyncio.sleep(0.2)
-            assert not await leaders[1].look()
-        # The actor forgets the lease; its holder goes on.
+        await until(lambda: first.look())
+        held = first.seen
+        assert held is not None
+        await until(lambda: asyncio.to_thread(lambda: leases[1].read() == held))
+        assert not await second.look()
+        # The actor is started again, and has forgotten the lease; its holder goes on.
         ray.init(cluster.address, namespace="leases", log_to_driver=False)
         try:
             ray.kill(ray.get_actor("lease"), no_restart=False)
         finally:
             ray.shutdown()
-        assert leaders[0].holds()
-        await leaders[0].release()
-        keeping.cancel()
-        async with asyncio.timeout(_START_S):
-            while not await look(leaders[1], known_term=1):
-                await asyncio.sleep(0.2)
-        assert leaders[1].term == 2
-        assert not await asyncio.to_thread(first.renew, Held(1, "a", "http://a", 10.0, 99))
+        await until(lambda: asyncio.to_thread(leases[0].renew, renewed(held)))
+        await until(lambda: asyncio.to_thread(lambda: leases[1].read() == renewed(held)))
+        assert not await second.look()
+        await first.release()
+        await until(lambda: second.look(known_term=1))
+        assert second.term == 2
+        assert not await asyncio.to_thread(leases[0].renew, renewed(renewed(held)))
 
     try:
         asyncio.run(run())
     finally:
-        first.close()
-        second.close()
+        for lease in leases:
+            lease.close()
 
 
-async def look(leadership: Leadership, known_term: int) -> bool:
-    """Look at the lease; False also while the actor is being started again."""
-    try:
-        return await leadership.look(known_term)
-    except UnavailableError:
-        return False
+async def until(found: Callable[[], Awaitable[bool]]) -> None:
+    """Call a function until its result is true; an actor that is being started does not answer in time."""
+    async with asyncio.timeout(_START_S):
+        while True:
+            with contextlib.suppress(UnavailableError):
+                if await found():
+                    return
+            await asyncio.sleep(0.2)
