@@ -2,6 +2,7 @@
 #include "src/cut/table_cut.h"
 
 #include <new>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -41,6 +42,8 @@ void TableCut::Begin(bool changes_only, bool tracks) {
   takes_marks_ = changes_only || tracks;
   begun_ = true;
   step_ = table_->step();
+  // Changes are few, so they are read where the index finds them.
+  scanned_ = table_->log() == nullptr || leaves_ssd_ || changes_only_;
   NoteBegin();
   if (takes_marks_) {
     const std::lock_guard<std::mutex> lock(table_->tombstones_mutex_);
@@ -91,15 +94,53 @@ void TableCut::WalkInto(RowBlock* out) {
          for (const uint32_t row : rows) {
            if ((segment->flags(row) & kCutFlag) == phase) continue;
            if (Wanted(segment, row) && out != nullptr) Append(*segment, row, out);
-           if (phase != 0) {
-             segment->SetFlags(row, kCutFlag);
-           } else {
-             segment->ClearFlags(row, kCutFlag);
-           }
+           SetRead(segment, row);
          }
          if (out != nullptr) out->Append(std::move(segment->kept()));
          segment->kept() = RowBlock();
        });
+}
+
+void TableCut::ScanInto(RowBlock* out) {
+  if (!table_->log()->ReadNext(&scan_)) {
+    scan_ = LogScan();
+    scanned_ = true;
+    return;
+  }
+  const RowStore& store = table_->store_;
+  std::vector<float> values(columns());
+  KeyScratch& scratch = KeyScratch::OfThread();
+  scratch.hashes.clear();
+  for (const RecordHeader& header : scan_.headers) scratch.hashes.push_back(HashKey(header.key()));
+  scratch.pending.resize(scan_.places.size());
+  std::iota(scratch.pending.begin(), scratch.pending.end(), 0u);
+  table_->ForEachGroup<false>(&scratch,
+                              [&](Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>*) {
+                                for (size_t p = 0; p < count; ++p)
+                                  segment->ssd().Prefetch(scratch.hashes[positions[p]]);
+                                for (size_t p = 0; p < count; ++p) {
+                                  const uint32_t i = positions[p];
+                                  const uint32_t row = segment->FindPlace(scratch.hashes[i], scan_.places[i]);
+                                  if (row == kNoRow || (segment->flags(row) & kCutFlag) == store.cut_phase) continue;
+                                  // The row may be in a new file of the same number; the walk over the index takes it then.
+                                  if (!table_->log()->IsCurrent(scan_)) continue;
+                                  const RecordHeader& header = scan_.headers[i];
+                                  if (Wanted(segment, row)) {
+                                    AppendView({header.key(), segment->text(row), RowKind::kFull, header.touch,
+                                                header.count(), scan_.values(i, &values), nullptr},
+                                               static_cast<uint32_t>(RowKind::kFull), out);
+                                  }
+                                  SetRead(segment, row);
+                                }
+                              });
+}
+
+void TableCut::SetRead(Segment* segment, uint32_t row) const {
+  if (table_->store_.cut_phase != 0) {
+    segment->SetFlags(row, kCutFlag);
+  } else {
+    segment->ClearFlags(row, kCutFlag);
+  }
 }
 
 RowBlock TableCut::Read(size_t bytes) {
@@ -117,6 +158,9 @@ RowBlock TableCut::Read(size_t bytes) {
     if (!kept.empty()) {
       memory_->Remove(kept.bytes());
       out.Append(std::move(kept));
+    } else if (!scanned_) {
+      ScanInto(&out);
+      Rest();
     } else if (!walked_) {
       WalkInto(&out);
       Rest();

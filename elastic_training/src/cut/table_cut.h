@@ -81,9 +81,12 @@ class TableCut final : public TableReader {
   bool End(uint64_t token);
 
  private:
+  // Takes rows on SSD of a part of the log, in the order of its files: far faster than in that of the index.
+  void ScanInto(RowBlock* out);
   // Takes the rows of a part of a segment, into `out` unless it is null.
   void WalkInto(RowBlock* out);
   bool Wanted(Segment* segment, uint32_t row) const;
+  void SetRead(Segment* segment, uint32_t row) const;
 
   CutMemory* const memory_;
   bool begun_ = false, ended_ = false, whole_ = false, changes_only_ = false, takes_marks_ = false,
@@ -94,7 +97,9 @@ class TableCut final : public TableReader {
   std::mutex queue_mutex_;
   std::deque<RowBlock> queue_;
 
-  std::mutex read_mutex_;  // Guards the walk.
+  std::mutex read_mutex_;  // Guards the walk, and the scan of the log before it.
+  LogScan scan_;
+  bool scanned_ = false;
 };
 
 }  // namespace elastic_training

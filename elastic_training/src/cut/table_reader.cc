@@ -29,6 +29,10 @@ void TableReader::Append(const Segment& segment, uint32_t row, RowBlock* block) 
   const bool stays = leaves_ssd_ && IsOnSsd(row);
   const RowView view = stays ? table_->HeaderOf(segment, row) : table_->ViewOf(segment, row);
   const uint32_t kind = stays ? kOnSsdKind | segment.ssd().place(SsdSlot(row)) : static_cast<uint32_t>(view.kind);
+  AppendView(view, kind, block);
+}
+
+void TableReader::AppendView(const RowView& view, uint32_t kind, RowBlock* block) const {
   block->keys.push_back(view.key);
   for (const uint32_t value : {view.touch, view.count, kind}) block->meta.push_back(value);
   if (table_->config().string_keys) {

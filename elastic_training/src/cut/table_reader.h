@@ -30,6 +30,7 @@ class TableReader : public RowKeeper {
 
  protected:
   void Append(const Segment& segment, uint32_t row, RowBlock* block) const;
+  void AppendView(const RowView& view, uint32_t kind, RowBlock* block) const;
   /// Passes some rows of a segment that are chosen: calls `take(segment, rows)` with the segment locked; throws nothing that
   /// `take` does not throw. `walked_` tells the end.
   template <typename Choose, typename Take>

@@ -17,6 +17,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -42,6 +43,23 @@ struct LogSettings {
   uint64_t limit_bytes = UINT64_MAX;
   /// Fewest and most bytes of a file.
   size_t least_file_bytes = size_t{1} << 20, most_file_bytes = size_t{256} << 20;
+};
+
+/// How far a pass over the rows of a log has come, and some rows in the order of their places.
+struct LogScan {
+  /// The part of a file that was read: its rows.
+  std::vector<LogPlace> places;
+  std::vector<RecordHeader> headers;
+  /// Values of row i; valid until the next part is read.
+  const float* values(size_t i, std::vector<float>* aligned) const {
+    std::memcpy(aligned->data(), records[i] + sizeof(RecordHeader), aligned->size() * sizeof(float));
+    return aligned->data();
+  }
+
+  std::vector<const char*> records;
+  std::vector<char> bytes;
+  std::shared_ptr<LogFile> file;
+  uint32_t id = 0, slot = 0;
 };
 
 class RowLog {
@@ -84,6 +102,11 @@ class RowLog {
   /// that of another key. `keys` null: any key. \throws SsdError if a record is damaged
   void Read(const LogPlace* places, const uint64_t* keys, size_t count, float* values, size_t stride, uint8_t* found,
             RecordHeader* headers = nullptr) const;
+  /// Reads the next part of the log, in the order of files; false after the last one. Rows are missing that are appended or
+  /// moved meanwhile, wait to be written, or have damaged records. \throws SsdError
+  bool ReadNext(LogScan* scan) const;
+  /// Whether the places of a part still mean what was read, for those that are places of rows now.
+  bool IsCurrent(const LogScan& scan) const { return raw_[scan.id].load() == scan.file.get(); }
   /// Asks the device for rows that Read will want.
   void Fetch(const LogPlace* places, size_t count) const;
 

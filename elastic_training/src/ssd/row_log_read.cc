@@ -11,6 +11,8 @@ namespace {
 
 // Fewer rows are read one by one.
 constexpr size_t kLeastMapped = 8;
+// What a pass over all rows reads at a time.
+constexpr size_t kScanBytes = 512 << 10;
 
 }  // namespace
 
@@ -109,6 +111,38 @@ void RowLog::Read(const LogPlace* places, const uint64_t* keys, size_t count, fl
     Check(file, SlotOf(places[i]), record.data());
     take(i, record.data());
   }
+}
+
+bool RowLog::ReadNext(LogScan* scan) const {
+  scan->places.clear();
+  scan->headers.clear();
+  scan->records.clear();
+  for (; scan->id < kMostLogFiles; ++scan->id, scan->slot = 0) {
+    if (scan->slot == 0) scan->file = files()->at[scan->id];
+    const uint32_t written = scan->file == nullptr ? 0 : scan->file->written.load(std::memory_order_acquire);
+    if (scan->slot < written) break;
+    scan->file = nullptr;
+  }
+  if (scan->file == nullptr) return false;
+  const LogFile& file = *scan->file;
+  const uint32_t first = scan->slot, left = file.written - first;
+  const auto count = static_cast<uint32_t>(std::min<size_t>(std::max<size_t>(kScanBytes / record_bytes_, 1), left));
+  scan->slot += count;
+  if (!file.HasRows(first, count)) return true;
+  scan->bytes.resize(count * record_bytes_);
+  if (scan->slot < file.written) file.Fetch(scan->slot, std::min(count, file.written - scan->slot));
+  // A shorter file has no rows there, or rows that are found missing when they are read.
+  if (!file.Read(first, scan->bytes.data(), count)) return true;
+  for (uint32_t i = 0; i < count; ++i) {
+    const char* const record = scan->bytes.data() + i * record_bytes_;
+    if (!file.IsRow(first + i) || !IsIntact(file, first + i, record)) continue;
+    scan->places.push_back(scan->id << kLogSlotBits | (first + i));
+    scan->headers.emplace_back();
+    std::memcpy(&scan->headers.back(), record, sizeof(RecordHeader));
+    scan->records.push_back(record);
+  }
+  read_.fetch_add(scan->places.size(), std::memory_order_relaxed);
+  return true;
 }
 
 void RowLog::Fetch(const LogPlace* places, size_t count) const {

@@ -96,6 +96,43 @@ TEST(RowLog, ReadsWhileFilesAreReclaimed) {
   EXPECT_EQ(known.Wrong(), 0);
 }
 
+TEST(RowLog, PassesOverAllRowsInTheOrderOfFiles) {
+  KnownLog known(SmallLog(NewFolder("scan")));
+  std::mt19937_64 random(12);
+  for (int step = 0; step < 300; ++step) known.Step(&random, 3000);
+  // All is written then.
+  known.log.Pin(1);
+  known.log.Promise(1);
+  std::map<uint64_t, LogPlace> passed;
+  std::vector<float> values(kLogValues);
+  LogPlace last = 0;
+  size_t parts = 0;
+  for (LogScan scan; known.log.ReadNext(&scan); ++parts) {
+    EXPECT_TRUE(known.log.IsCurrent(scan));
+    for (size_t i = 0; i < scan.places.size(); ++i) {
+      const uint64_t key = scan.headers[i].key();
+      EXPECT_TRUE(passed.emplace(key, scan.places[i]).second);
+      EXPECT_GE(scan.places[i], last);
+      last = scan.places[i];
+      ASSERT_EQ(known.rows.count(key), 1);
+      EXPECT_EQ(scan.headers[i].touch, known.rows[key].version);
+      scan.values(i, &values);
+      EXPECT_EQ(values, KnownLog::Values(key, known.rows[key].version));
+    }
+  }
+  EXPECT_GE(parts, 3);
+  EXPECT_EQ(passed.size(), known.rows.size());
+  // What is no row any more is left out.
+  const LogPlace place = known.rows.begin()->second.place;
+  LogScan scan;
+  known.log.Drop(place);
+  for (size_t rows = 0;; rows += scan.places.size()) {
+    if (known.log.ReadNext(&scan)) continue;
+    EXPECT_EQ(rows + 1, known.rows.size());
+    break;
+  }
+}
+
 TEST(RowLog, KeepsTheFilesOfACheckpointUntilItIsForgotten) {
   const std::string folder = NewFolder("pins");
   KnownLog known(SmallLog(folder));
