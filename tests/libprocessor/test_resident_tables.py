@@ -19,6 +19,8 @@ import numpy as np
 import pytest
 
 import processor
+from cost_model.planning import plan
+from cost_model.workload import parse_workload
 from graph_tools.store.timeline_writer import TimelineWriter
 from helpers.hosts.state_directory import StateDirectory, model_of
 from helpers.hosts.tfserving_messages import tfserving_outputs, tfserving_request
@@ -28,6 +30,7 @@ from helpers.system.waiting import wait_until
 
 ROWS = 40_000  # 3.8 MB: more than a huge page
 ALL = np.arange(ROWS)
+HUGE_PAGE = 2 << 20
 
 # Loads a model, says what its tables are, and serves until it is killed.
 OTHER = """
@@ -39,6 +42,20 @@ rows = model.run({"a": np.arange(40_000)})["rows"]
 print(json.dumps([model.info["tables"], float(rows.sum(dtype=np.float64))]), flush=True)
 time.sleep(600)
 """
+
+
+def _planned_bytes(artifacts: list[Path], tables: dict[str, Any]) -> int:
+    """Return what `cost-model plan` counts for the tables of two models together that have the same table."""
+    times = {"fixed_us": 10, "per_row_us": 1, "cv": 0.3, "rows": {"constant": 5}, "slo_p99_ms": 5, "qps": 10}
+    tier = {"tier": tables["tier"]}
+    models = [
+        times | {"name": f"m{i}", "role": "variant" if i else "baseline", "artifact": str(path), "tables": tier}
+        for i, path in enumerate(artifacts)
+    ]
+    made = plan(parse_workload({"machine": {"cores": 4, "memory_gb": 8}, "models": models}))
+    assert made.memory is not None
+    # Both have the same other files, and only the first one's table counts.
+    return made.memory.models["m0"] - made.memory.models["m1"]
 
 
 @pytest.fixture(scope="module")
@@ -183,3 +200,6 @@ def test_versions_of_a_host_share_a_table_and_report_it(
     file = state.path / "hosts" / "host-0" / "stats.json"
     wait_until(lambda: tables_of("1") and tables_of("2"), "statistics of the versions")
     assert tables_of("1")["tier"] == tables_of("2")["tier"] == "resident"
+    planned = _planned_bytes([artifact, copied], config["tables"])
+    for reported in (tables_of("1")["bytes"], tables_of("2")["bytes"]):
+        assert planned == -(-reported // HUGE_PAGE) * HUGE_PAGE, "a plan counts huge pages, and a shared table once"
