@@ -33,8 +33,9 @@ target_link_libraries(bench_codec PRIVATE processor_objects processor_kernels pr
 target_include_directories(bench_codec PRIVATE tests/libprocessor/codec)
 
 # Random reads with the code that reads tiered tables.
-add_bench(reads libprocessor/src/tables/direct_file.cc libprocessor/src/tables/read_batch.cc
-          libprocessor/src/tables/read_ring.cc libprocessor/src/tables/table_file.cc)
+add_bench(reads libprocessor/src/tables/direct_file.cc libprocessor/src/tables/io_ring.cc
+          libprocessor/src/tables/read_batch.cc libprocessor/src/tables/read_ring.cc
+          libprocessor/src/tables/read_threads.cc libprocessor/src/tables/table_file.cc)
 target_link_libraries(bench_reads PRIVATE processor_shared_base)
 
 # The table of a tiered model in RocksDB, where its library is installed. Without TensorFlow, which exports symbols of

@@ -64,6 +64,7 @@ set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/base/huge_memory.cc
   libprocessor/src/base/machine_memory.cc
   libprocessor/src/base/mapped_memory.cc
+  libprocessor/src/base/memory_block.cc
   libprocessor/src/base/sha256.cc
   libprocessor/src/live/changed_rows.cc
   libprocessor/src/live/committed_memory.cc
@@ -77,6 +78,7 @@ set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/live/row_encoder.cc
   libprocessor/src/live/row_texts.cc
   libprocessor/src/live/table_view.cc
+  libprocessor/src/runtime/batching/batcher_gather.cc
   libprocessor/src/runtime/requests/exception_status.cc
   libprocessor/src/runtime/stats/stats.cc
   libprocessor/src/runtime/threads/background_thread.cc
@@ -84,9 +86,11 @@ set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/runtime/threads/thread_slice.cc
   libprocessor/src/tables/direct_file.cc
   libprocessor/src/tables/embedding_table.cc
+  libprocessor/src/tables/io_ring.cc
   libprocessor/src/tables/read_ahead.cc
   libprocessor/src/tables/read_batch.cc
   libprocessor/src/tables/read_ring.cc
+  libprocessor/src/tables/read_threads.cc
   libprocessor/src/tables/resident_folder.cc
   libprocessor/src/tables/resident_memory.cc
   libprocessor/src/tables/resident_table.cc
@@ -97,7 +101,8 @@ set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/tables/table_header.cc
   libprocessor/src/tables/table_index.cc
   libprocessor/src/tables/table_registry.cc
-  libprocessor/src/tables/tiered_fetch.cc)
+  libprocessor/src/tables/tiered_fetch.cc
+  libprocessor/src/tables/tiered_pieces.cc)
 foreach(source
     base/byte_budget base/log host/control/maintenance host/request_log/sample_queue
     kernels/cache_domains kernels/tower_team live/overlay_table
@@ -105,7 +110,8 @@ foreach(source
     runtime/requests/request_gate runtime/requests/request_watch runtime/session/session_slot
     runtime/stats/histogram runtime/threads/adaptive_spin runtime/threads/cpu_mask runtime/threads/cpuset
     runtime/threads/idle_time runtime/threads/placed_threads runtime/threads/process_threads
-    runtime/threads/request_threads runtime/threads/thread_starter tables/row_cache tables/tiered_rows)
+    runtime/threads/request_threads runtime/threads/thread_starter tables/early_rows
+    tables/row_cache tables/started_reads tables/tiered_rows)
   get_filename_component(folder ${source} DIRECTORY)
   get_filename_component(stem ${source} NAME)
   list(APPEND PROCESSOR_THREAD_TEST_SOURCES libprocessor/src/${source}.cc tests/libprocessor/${folder}/test_${stem}.cc)

@@ -25,13 +25,14 @@ from load_tests._environment import describe_environment
 from load_tests._programs import ROOT, StaleProgramError, check_is_current, find_program
 from load_tests._report import Target
 from load_tests.elastic import binary_codes, code_lookups
-from load_tests.tiers import codes, kills, resident, serving, training
+from load_tests.tiers import codes, early_reads, kills, resident, serving, training
 from load_tests.tiers.setup import Setup
 
 __all__ = ["CASES", "main"]
 
 CASES: dict[str, tuple[Callable[[Setup], dict[str, Any]], Callable[[dict[str, Any]], list[Target]]]] = {
     "serving": (serving.measure, serving.judge),
+    "early_reads": (early_reads.measure, early_reads.judge),
     "resident": (resident.measure, resident.judge),
     "training": (training.measure, training.judge),
     "kills": (kills.measure, kills.judge),

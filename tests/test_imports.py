@@ -87,6 +87,10 @@ INCLUDES = {
         "src/kernels/tower_team.h",
         # It applies the segments of a timeline to live models.
         "src/tables/delta_timeline.h",
+        # It finds out which rows of tiered tables a request needs before it runs.
+        "src/kernels/embedding_plan.h",
+        "src/kernels/key_steps.h",
+        "src/tables/early_rows.h",
         # It divides memory among the tiered tables of a version, and reports what they do.
         "src/kernels/embedding_table_resource.h",
         "src/tables/embedding_table.h",
@@ -112,13 +116,15 @@ INCLUDES = {
         "src/tables/",
     },
     # Segments are read into mapped memory and hashed; tiered tables have caches, and log how they read.
-    # Resident tables are refused if there is not enough memory.
+    # Resident tables are refused if there is not enough memory. Rows that are read early are memory of a request.
     "tables": {
+        "src/base/byte_budget.h",
         "src/base/free_memory.h",
         "src/base/huge_memory.h",
         "src/base/kept_objects.h",
         "src/base/log.h",
         "src/base/mapped_memory.h",
+        "src/base/memory_block.h",
         "src/base/sha256.h",
     },
     "host": {"src/base/", "src/codec/", "src/runtime/"},

@@ -30,6 +30,21 @@ class Setup:
         return 50_000 if self.quick else 31_250_000
 
     @property
+    def early_rows(self) -> int:
+        """Number of rows of the table of early reads: 1 GB, so that making it takes a minute."""
+        return 50_000 if self.quick else 4_000_000
+
+    @property
+    def early_ids(self) -> int:
+        """Number of rows of 32 ids of a round of early reads."""
+        return 256 if self.quick else 16_384
+
+    @property
+    def early_fills(self) -> int:
+        """Number of rounds of 2 million ids that fill the cache of early reads."""
+        return 1 if self.quick else 12
+
+    @property
     def resident_rows(self) -> int:
         """Number of rows of the resident table: 2.3 GB, and its index 160 MB."""
         return 50_000 if self.quick else 9_000_000

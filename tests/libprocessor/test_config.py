@@ -90,11 +90,13 @@ KEYS: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
         [
             *({}, {"tier": "mapped"}, {"tier": "tiered", "memory": "1.5GB"}, {"tier": "tiered", "memory": 1}),
             *({"tier": "resident"}, {"tier": "resident", "share_folder": "/run/x"}),
+            {"tier": "tiered", "memory": "4GB", "early_reads": False},
         ],
         [],
         [
             *(1, "tiered", [], {"tier": "disk"}, {"tier": "tiered"}, {"memory": "4GB"}, {"size": 1}),
             *({"tier": "resident", "memory": "4GB"}, {"tier": "resident", "share_folder": "x"}, {"share_folder": "/x"}),
+            *({"early_reads": True}, {"tier": "tiered", "memory": 1, "early_reads": 1}),
             *({"tier": "tiered", "memory": memory} for memory in ("4", "GB", "-1GB", "4gb", "nanGB", 0, 1.5, "1e99GB")),
         ],
     ),

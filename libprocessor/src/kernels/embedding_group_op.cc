@@ -141,6 +141,7 @@ class EmbeddingGroupOp : public OpKernel {
     request.features.resize(features_);
     for (int i = 0; i < features_; ++i) View(context->input(i), &request.features[i]);
     request.max_rows = max_rows_;
+    request.early = EarlyRowsScope::Current();
     // Held like the memory of any op, so that it counts where that does; it is not touched.
     Tensor reserved;
     const auto reserve = [&](int64_t bytes) {

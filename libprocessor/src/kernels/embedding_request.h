@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "src/kernels/embedding_plan.h"
 #include "src/live/epoch_view.h"
+#include "src/tables/early_rows.h"
 #include "tensorflow/core/framework/types.pb.h"
 
 namespace processor {
@@ -45,6 +46,8 @@ struct EmbeddingRequest {
   int64_t batch = 0;
   std::vector<KeyValues> keys;
   std::vector<std::vector<int64_t>> splits;  // by key
+
+  EarlyRowsList early;  // what has been read of tiered tables before
 
   std::vector<int64_t> lengths;  // by key: the second dimension of its feature
 

@@ -78,7 +78,7 @@ absl::Status TieredGather::Fetch(const EmbeddingBinding& binding, const Embeddin
     rows_[l] = arena;
     arena += ArenaBytes(n + 1, stride);
   }
-  return fetch_.Finish();
+  return fetch_.Finish(request.early);
 }
 
 }  // namespace processor

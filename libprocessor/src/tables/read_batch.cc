@@ -1,26 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tables/read_batch.h"
 
-#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <mutex>
-#include <system_error>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "src/base/log.h"
+#include "src/tables/read_threads.h"
 
 namespace processor {
 namespace {
 
-constexpr int kThreads = 32;
 // What offsets, sizes and addresses are multiples of, if a file system asks for any alignment.
 constexpr uint32_t kPageBytes = 4096;
 // How often a read is tried again, after a pause, for which the kernel has no memory or no place in a queue.
@@ -33,80 +29,13 @@ bool IsEnd(int descriptor, uint64_t offset) {
   return fstat(descriptor, &found) == 0 && static_cast<uint64_t>(found.st_size) <= offset;
 }
 
-void ReadAll(ReadPiece* piece) {
-  piece->got = 0;
-  ReadRest(piece);
-}
-
-// The threads of the process, which are started with the first batch and never end.
-class ReadThreads {
- public:
-  struct Batch {
-    size_t left = 0;
-    std::condition_variable done;
-  };
-
-  static ReadThreads& Global() {
-    static auto* const threads = new ReadThreads;
-    return *threads;
-  }
-
-  void Read(absl::Span<ReadPiece> pieces) {
-    Batch batch;
-    batch.left = pieces.size();
-    std::unique_lock<std::mutex> lock(mutex_);
-    for (ReadPiece& piece : pieces) queue_.push_back({&piece, &batch});
-    wanted_.notify_all();
-    // Without threads, this one reads.
-    while (batch.left > 0 && started_ == 0) ReadNext(&lock);
-    batch.done.wait(lock, [&] { return batch.left == 0; });
-  }
-
- private:
-  struct Entry {
-    ReadPiece* piece;
-    Batch* batch;
-  };
-
-  ReadThreads() {
-    try {
-      for (; started_ < kThreads; ++started_) {
-        std::thread thread([this] { Run(); });
-        pthread_setname_np(thread.native_handle(), "table-reads");
-        thread.detach();
-      }
-    } catch (const std::system_error&) {
-      // As many as the system permits.
-    }
-  }
-
-  void Run() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    for (;;) {
-      wanted_.wait(lock, [this] { return !queue_.empty(); });
-      ReadNext(&lock);
-    }
-  }
-
-  void ReadNext(std::unique_lock<std::mutex>* lock) {
-    const Entry entry = queue_.front();
-    queue_.pop_front();
-    lock->unlock();
-    ReadAll(entry.piece);
-    lock->lock();
-    if (--entry.batch->left == 0) entry.batch->done.notify_one();
-  }
-
-  std::mutex mutex_;
-  std::condition_variable wanted_;
-  std::deque<Entry> queue_;
-  int started_ = 0;
-};
-
 class ThreadedReads : public ReadBatch {
  public:
   void Read(absl::Span<ReadPiece> pieces) override {
-    if (pieces.size() == 1) return ReadAll(&pieces[0]);
+    if (pieces.size() == 1) {
+      pieces[0].got = 0;
+      return ReadRest(&pieces[0]);
+    }
     if (!pieces.empty()) ReadThreads::Global().Read(pieces);
   }
 };
@@ -152,7 +81,8 @@ std::unique_ptr<ReadBatch> ReadBatch::Make() {
   if (std::unique_ptr<ReadBatch> ring = MakeRing(&why_not)) return ring;
   static std::once_flag logged;
   std::call_once(logged, [&] {
-    Log(Severity::kWarning, absl::StrCat("tiered tables: ", why_not, "; ", kThreads, " threads read instead"));
+    Log(Severity::kWarning,
+        absl::StrCat("tiered tables: ", why_not, "; ", ReadThreads::kThreads, " threads read instead"));
   });
   return MakeThreads();
 }

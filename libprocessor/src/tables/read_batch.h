@@ -21,6 +21,12 @@ struct ReadPiece {
   uint8_t* bytes;
   uint32_t got = 0;  // bytes that were read, fewer than `size` only if the file ends there or an error came
   int error = 0;     // that errno gave for the byte behind them, or 0
+
+  /// Sets them as the kernel gives them: the bytes, or an error number below zero.
+  void Set(int32_t result) {
+    got = result > 0 ? static_cast<uint32_t>(result) : 0;
+    error = result < 0 ? -result : 0;
+  }
 };
 
 /// Runs batches of reads. One thread uses it at a time.

@@ -193,6 +193,21 @@ size_t RowCache::Get(absl::Span<const uint32_t> numbers, uint64_t rows, size_t s
   return num_missing;
 }
 
+size_t RowCache::FindMissing(absl::Span<const uint32_t> numbers, uint64_t rows, uint32_t* missing) const {
+  size_t num_missing = 0;
+  for (size_t first = 0; first < numbers.size(); first += kRowsAhead) {
+    const size_t end = std::min(first + kRowsAhead, numbers.size());
+    for (size_t i = first; i < end; ++i) {
+      if (numbers[i] < rows) __builtin_prefetch(&SetOf(numbers[i]));
+    }
+    for (size_t i = first; i < end; ++i) {
+      missing[num_missing] = static_cast<uint32_t>(i);
+      num_missing += numbers[i] < rows && Find(SetOf(numbers[i]), numbers[i]) == kWays;
+    }
+  }
+  return num_missing;
+}
+
 void RowCache::Offer(uint32_t number, const uint8_t* bytes) {
   const uint8_t count = CountMissing(number);
   Set* const set = &SetOf(number);

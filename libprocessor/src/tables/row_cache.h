@@ -37,6 +37,11 @@ class RowCache {
   /// \return the number of these.
   size_t Get(absl::Span<const uint32_t> numbers, uint64_t rows, size_t stride, uint8_t* dst, uint32_t* missing);
 
+  /// Finds the positions in `numbers` of the rows below `rows` that are not in the cache, without counting reads or copying.
+  /// Others may add and remove rows meanwhile.
+  /// \param missing  as Get()
+  size_t FindMissing(absl::Span<const uint32_t> numbers, uint64_t rows, uint32_t* missing) const;
+
   /// Offers a row that Get() has not found.
   void Offer(uint32_t number, const uint8_t* bytes);
 

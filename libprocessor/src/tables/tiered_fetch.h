@@ -9,7 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "src/tables/read_batch.h"
+#include "src/tables/early_rows.h"
+#include "src/tables/tiered_pieces.h"
 #include "src/tables/tiered_rows.h"
 
 namespace processor {
@@ -21,33 +22,19 @@ class TieredFetch {
   /// others for Finish(). Other numbers are passed over. `rows` and `dst` must stay up to Finish().
   void Add(TieredRows* rows, absl::Span<const uint32_t> numbers, uint8_t* dst);
 
-  /// Reads what is not in the caches, checks it if nobody has before, and offers it to the caches.
+  /// Reads what is neither in the caches nor in `early`, checks it if nobody has before, and offers it to the caches.
   /// \return DATA_LOSS that names the file and what of it is damaged or cannot be read; RESOURCE_EXHAUSTED without memory.
-  absl::Status Finish();
+  absl::Status Finish(EarlyRowsList early = {});
 
-  size_t bytes() const { return missing_.capacity() * sizeof(uint32_t) + misses_.capacity() * sizeof(Miss); }
+  size_t bytes() const { return missing_.capacity() * sizeof(uint32_t) + misses_.capacity() * sizeof(TieredMiss); }
 
  private:
-  struct Miss {
-    TieredRows* rows;
-    uint32_t number;
-    uint8_t* dst;
-  };
-  // Misses that one piece serves.
-  struct Wanted {
-    size_t first, last;
-  };
-
-  size_t AddPieces(size_t first);
-  absl::Status TakePiece(const ReadPiece& piece, const Wanted& wanted);
-  static absl::Status Unread(const TieredRows& rows, const ReadPiece& piece, uint32_t row);
-  absl::Status CheckBlocks(TieredRows* rows, const ReadPiece& piece);
+  void TakeEarly(EarlyRowsList early);
+  absl::Status ReadMisses();
 
   std::vector<uint32_t> missing_;  // positions in the numbers of one Add()
-  std::vector<Miss> misses_;
-  std::vector<ReadPiece> pieces_;
-  std::vector<Wanted> wanted_;
-  uint8_t* buffer_ = nullptr;
+  std::vector<TieredMiss> misses_;
+  TieredPieces pieces_;
 };
 
 }  // namespace processor

@@ -56,6 +56,7 @@ void TieredRows::Stats::Add(const Stats& other) {
   cached_rows += other.cached_rows;
   lookups += other.lookups;
   hits += other.hits;
+  early_rows += other.early_rows;
   reads += other.reads;
   read_bytes += other.read_bytes;
   blocks += other.blocks;
@@ -71,6 +72,7 @@ TieredRows::Stats TieredRows::stats() const {
   const uint64_t misses = misses_.load(std::memory_order_relaxed);
   stats.lookups = lookups_.load(std::memory_order_relaxed);
   stats.hits = stats.lookups - std::min(stats.lookups, misses);
+  stats.early_rows = early_rows_.load(std::memory_order_relaxed);
   stats.reads = reads_.load(std::memory_order_relaxed);
   stats.read_bytes = read_bytes_.load(std::memory_order_relaxed);
   stats.blocks = last_block_ - first_block_;

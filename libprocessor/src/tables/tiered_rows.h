@@ -25,6 +25,7 @@ class TieredRows {
     uint64_t cache_bytes = 0;
     uint64_t cache_rows = 0, cached_rows = 0;  // places of the cache, and those that are used
     uint64_t lookups = 0, hits = 0;            // rows that requests asked for, and those that were in the cache
+    uint64_t early_rows = 0;                   // those that were read before the request ran
     uint64_t reads = 0, read_bytes = 0;        // of the file
     uint64_t blocks = 0, checked_blocks = 0;   // with rows
     uint64_t bad_blocks = 0;                   // that were found to be damaged, each time that they were read
@@ -48,7 +49,9 @@ class TieredRows {
   Stats stats() const;
 
  private:
+  friend class EarlyRows;
   friend class TieredFetch;
+  friend class TieredPieces;
 
   TieredRows() = default;
 
@@ -75,7 +78,8 @@ class TieredRows {
   std::unique_ptr<const uint32_t[]> checksums_;
   std::unique_ptr<std::atomic<uint64_t>[]> checked_;  // a bit for each block
   std::unique_ptr<RowCache> cache_;
-  std::atomic<uint64_t> lookups_{0}, misses_{0}, reads_{0}, read_bytes_{0}, checked_blocks_{0}, bad_blocks_{0};
+  std::atomic<uint64_t> lookups_{0}, misses_{0}, early_rows_{0}, reads_{0}, read_bytes_{0}, checked_blocks_{0},
+      bad_blocks_{0};
 };
 
 }  // namespace processor

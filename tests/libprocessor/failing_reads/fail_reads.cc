@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library to preload: reads by `pread` fail as those of a device do, or are disturbed as signals and a kernel without memory
-// disturb them. It refuses io_uring, whose reads pass by the C library.
+// A library to preload: reads by `pread` fail as those of a device do, last until they are let go, or are disturbed as signals
+// and a kernel without memory disturb them. It refuses io_uring, whose reads pass by the C library.
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <condition_variable>
+#include <mutex>
 
 namespace {
 
@@ -21,6 +23,23 @@ struct Fault {
 
 Fault g_fault;
 
+// Reads of the file wait here.
+struct Gate {
+  std::mutex mutex;
+  std::condition_variable open;
+  bool is_closed = false;
+  long waiting = 0;
+};
+
+Gate g_gate;
+
+void PassGate() {
+  std::unique_lock<std::mutex> lock(g_gate.mutex);
+  ++g_gate.waiting;
+  g_gate.open.wait(lock, [] { return !g_gate.is_closed; });
+  --g_gate.waiting;
+}
+
 template <typename Function>
 Function Next(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
@@ -32,6 +51,7 @@ ssize_t Read(int file, void* bytes, size_t size, off_t offset) {
   if (g_fault.inode == 0 || fstat(file, &found) != 0 || found.st_ino != g_fault.inode) {
     return read(file, bytes, size, offset);
   }
+  PassGate();
   const long number = g_fault.reads.fetch_add(1);
   if (offset < g_fault.end && offset + static_cast<off_t>(size) > g_fault.begin) {
     errno = EIO;
@@ -60,6 +80,15 @@ __attribute__((visibility("default"))) long fail_reads(const char* path, long be
   g_fault.end = end;
   g_fault.disturbs = disturbs != 0;
   return g_fault.reads.exchange(0);
+}
+
+/// Holds reads of the file up if `hold` is 1, lets them go if it is 0, and else changes nothing. Returns the number of those
+/// that wait.
+__attribute__((visibility("default"))) long hold_reads(int hold) {
+  std::lock_guard<std::mutex> lock(g_gate.mutex);
+  if (hold == 0 || hold == 1) g_gate.is_closed = hold == 1;
+  g_gate.open.notify_all();
+  return g_gate.waiting;
 }
 
 __attribute__((visibility("default"))) ssize_t pread(int file, void* bytes, size_t size, off_t offset) {

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from load_tests.tiers import index_bytes, kills, peers, resident, serving, training
+from load_tests.tiers import early_reads, index_bytes, kills, peers, resident, serving, training
 from load_tests.tiers.served_table import BATCH, IDS, Zipf, keys_of
 from load_tests.tiers.setup import Setup
 
@@ -53,6 +53,18 @@ def test_keys_are_drawn_by_zipfs_law() -> None:
     assert set(np.unique(drawn)) <= set(keys_of(np.arange(rows)))
     assert counts[:200].sum() / drawn.size == pytest.approx(zipf.share_of(200), abs=0.01)
     assert zipf.share_of(rows) == 1
+
+
+def test_early_reads_are_measured_beside_those_of_the_op(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early_reads, "PLACES", ((1, 1, 16),))
+    case = early_reads.measure(Setup(tmp_path, quick=True))
+    (setting,) = case["settings"]
+    for rows in early_reads.ROWS:
+        figures = setting[f"{rows}_rows"]
+        assert 0 < figures["hit_rate"] < 1
+        assert figures["reads_of_request"] > 0
+        figures["early_over_in_op"] = 1.0
+    assert [target.ok for target in early_reads.judge(case)] == [False, True, True]
 
 
 def test_a_tiered_model_is_measured_beside_one_in_memory(tmp_path: Path) -> None:

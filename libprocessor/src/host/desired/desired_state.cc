@@ -93,7 +93,9 @@ FormFaults SortFormFaults(const std::vector<JsonFault>& faults, std::string* who
 std::string DesiredVersion::Identity() const {
   if (!fault.ok()) return absl::StrCat("\n", fault.message());
   std::string tier;
-  if (tables.tier == TableTier::kTiered) tier = absl::StrCat("\ntiered ", tables.memory);
+  if (tables.tier == TableTier::kTiered) {
+    tier = absl::StrCat("\ntiered ", tables.memory, tables.early_reads ? "" : ", no early reads");
+  }
   if (tables.tier == TableTier::kResident) tier = absl::StrCat("\nresident ", tables.share_folder);
   return absl::StrCat(path, "\n", warmup_file, "\n", follow, "\n", config, tier);
 }

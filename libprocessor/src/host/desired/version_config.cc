@@ -22,7 +22,7 @@ std::string KeysOf(const DesiredVersion& wanted, int64_t number) {
   keys["init_timeout_minutes"] = -1;
   keys["batching"] = BatchOptionsJson(wanted.batching);
   if (wanted.tables.tier == TableTier::kTiered) {
-    keys["tables"] = {{"tier", "tiered"}, {"memory", wanted.tables.memory}};
+    keys["tables"] = {{"tier", "tiered"}, {"memory", wanted.tables.memory}, {"early_reads", wanted.tables.early_reads}};
   } else if (wanted.tables.tier == TableTier::kResident) {
     keys["tables"] = {{"tier", "resident"}, {"share_folder", wanted.tables.share_folder}};
   }

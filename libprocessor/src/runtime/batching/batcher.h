@@ -41,6 +41,9 @@ class BatchEntry {
 
   /// Reads the request and sets `rows` and `kind`. Called once, before it is run or compared.
   virtual absl::Status Prepare() noexcept = 0;
+  /// Called once after Prepare() of a started request. Whether it has to wait for something other than a place: then it is
+  /// not touched until Batcher::Resume() or Batcher::EndPostponed() is called for it, which may be before this returns.
+  virtual bool Postpone() noexcept { return false; }
   /// Called once, after it has been run: of a started request on any thread, and the request may destroy itself there;
   /// else by Run() on the caller's thread.
   virtual void Ran() noexcept = 0;
@@ -80,7 +83,7 @@ class Batcher {
   struct Setup {
     int sessions = 1;
     int places = 1;          // of each session
-    size_t max_waiting = 1;  // of started requests
+    size_t max_waiting = 1;  // of started requests, postponed ones included
     bool by_cpu = false;     // whether batches are made up by CPU; not in the mode kTimed
     /// Runs a chain of entries (BatchEntry::next()) on a session and keeps the outcome of each. Must not throw.
     std::function<void(int session, BatchEntry* first)> run;
@@ -104,6 +107,11 @@ class Batcher {
   /// \return RESOURCE_EXHAUSTED if too many wait, or the status of Stop(); neither is called then.
   absl::Status Start(BatchEntry* entry, int preferred);
 
+  /// Lets a request that was postponed wait for a place, before those that came later. It may end here.
+  void Resume(BatchEntry* entry) noexcept;
+  /// Called in place of Resume() if the caller has ended the request.
+  void EndPostponed() noexcept { num_postponed_.fetch_sub(1, std::memory_order_relaxed); }
+
   /// Removes a started request, so that the caller can end it; returns null if it does not wait.
   BatchEntry* Remove(uint64_t id);
 
@@ -115,12 +123,15 @@ class Batcher {
   /// Ends waiting and later requests with `status`. Running ones continue.
   void Stop(const absl::Status& status);
 
-  size_t waiting() const { return num_waiting_.load(std::memory_order_relaxed); }
+  size_t waiting() const {
+    return num_waiting_.load(std::memory_order_relaxed) + num_postponed_.load(std::memory_order_relaxed);
+  }
 
  private:
   using Seat = BatchEntry::Seat;
 
   static absl::Status Prepare(BatchEntry& entry);
+  bool Postpone(BatchEntry* entry) noexcept;
   bool WaitForPlace(BatchEntry& entry, Seat& seat, int preferred, absl::Status* status, int* session);
   void Lead(BatchEntry* first, int session) noexcept;
   void GatherOrYield(BatchEntry* first) noexcept;
@@ -145,6 +156,7 @@ class Batcher {
   const Setup setup_;
   std::atomic<bool> on_{false};
   std::atomic<size_t> num_waiting_{0};
+  std::atomic<size_t> num_postponed_{0};
   std::atomic<int64_t> usual_run_ns_{0};
   std::atomic<int64_t> running_{0};  // requests in runs
   YieldPolicy yield_policy_;

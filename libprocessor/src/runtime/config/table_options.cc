@@ -40,10 +40,15 @@ const char* TableTierName(TableTier tier) {
 
 void ReadTableOptions(const JsonValue& value, TableOptions* dst) {
   if (!value.present()) return;
-  value.Allow({"tier", "memory", "share_folder"});
+  value.Allow({"tier", "memory", "early_reads", "share_folder"});
   int tier = static_cast<int>(dst->tier);
   value.Member("tier").Choice({"mapped", "tiered", "resident"}, &tier);
   dst->tier = static_cast<TableTier>(tier);
+  const JsonValue early = value.Member("early_reads");
+  early.Boolean(&dst->early_reads);
+  if (early.present() && dst->tier != TableTier::kTiered) {
+    early.Fault("set, expected nothing: only rows of tiered tables are read for requests");
+  }
   const JsonValue folder = value.Member("share_folder");
   folder.String(&dst->share_folder);
   if (folder.present() && dst->tier != TableTier::kResident) {

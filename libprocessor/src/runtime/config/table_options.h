@@ -22,6 +22,7 @@ const char* TableTierName(TableTier tier);
 struct TableOptions {
   TableTier tier = TableTier::kMapped;
   int64_t memory = 0;        // bytes of the indexes and caches of all tables; of kTiered
+  bool early_reads = true;   // whether requests wait for rows of kTiered before they take a place of a session
   std::string share_folder;  // in which processes find the memory of kResident; empty: the user's
 };
 

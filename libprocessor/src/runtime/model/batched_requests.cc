@@ -2,11 +2,14 @@
 #include "src/runtime/model/batched_requests.h"
 
 #include <algorithm>
+#include <atomic>
+#include <functional>
 #include <utility>
 
 #include "src/runtime/batching/batch_run.h"
 #include "src/runtime/requests/deadline.h"
 #include "src/runtime/requests/exception_status.h"
+#include "src/runtime/requests/latch.h"
 #include "src/runtime/threads/cpuset.h"
 
 namespace processor {
@@ -15,13 +18,31 @@ namespace processor {
 class BatchedRequests::Request : public BatchEntry, public RequestCall {
  public:
   Request(BatchedRequests* requests, Work* work)
-      : batcher_(requests->batcher_), parts_(requests->parts_), work_(work), start_ns_(NowNs()) {
+      : batcher_(requests->batcher_),
+        parts_(requests->parts_),
+        work_(work),
+        places_(requests->places_),
+        start_ns_(NowNs()) {
     priority = work->priority;
     deadline_us = work->deadline_us;
   }
 
   absl::Status Prepare() noexcept override {
+    if (version != nullptr) return absl::OkStatus();
     return Attempt([this] { return Read(); });
+  }
+
+  /// Finds out which rows of tiered tables should be read before it runs; `early` is null if there are none. While another
+  /// place is left, the op reads them sooner.
+  void FindRows() noexcept {
+    if (!version->reads_early() || parts_.gate.in_flight() < places_) return;
+    const absl::Status found = Attempt([this] { return early = version->RowsToRead(request), absl::OkStatus(); });
+    if (!found.ok()) early = nullptr;
+  }
+
+  /// What has been read is checked on the thread that runs the request.
+  void TakeRows() {
+    if (early != nullptr) early->Take();
   }
 
   /// Writes the response, or returns why there is none. Called once, after the run.
@@ -41,6 +62,7 @@ class BatchedRequests::Request : public BatchEntry, public RequestCall {
 
   std::shared_ptr<ModelVersion> version;
   DecodedRequest request;
+  std::shared_ptr<EarlyRows> early;
   std::vector<tensorflow::Tensor> outputs;
   absl::Status status;
 
@@ -68,6 +90,7 @@ class BatchedRequests::Request : public BatchEntry, public RequestCall {
   }
 
   Work* const work_;
+  const int64_t places_;  // of all sessions
   const int64_t start_ns_;
 };
 
@@ -79,6 +102,16 @@ class BatchedRequests::WaitedRequest : public Request {
   }
   ~WaitedRequest() override { parts_.watch.Remove(this); }
 
+  /// Reads the rows on no place of a session. \return DEADLINE_EXCEEDED if the deadline comes first.
+  absl::Status WaitForRows() {
+    FindRows();
+    if (early == nullptr) return absl::OkStatus();
+    const auto came = std::make_shared<Latch>();
+    EarlyRows::Start(early, [came] { came->Set(); });
+    if (deadline_us == 0) return came->Wait(), absl::OkStatus();
+    return came->WaitUntil(deadline_us) ? absl::OkStatus() : DeadlinePassed();
+  }
+
   void Ran() noexcept override { Finish().IgnoreError(); }
   void Fail(const absl::Status&) noexcept override {}
   // While it waits, its own thread checks the deadline, and freeing a model ends all waiting requests.
@@ -86,7 +119,7 @@ class BatchedRequests::WaitedRequest : public Request {
 };
 
 // An asynchronous request. It is admitted, and owns itself, until it has been run or has failed.
-class BatchedRequests::StartedRequest : public Request {
+class BatchedRequests::StartedRequest : public Request, public std::enable_shared_from_this<StartedRequest> {
  public:
   StartedRequest(BatchedRequests* requests, std::shared_ptr<AsyncWork> work)
       : Request(requests, work.get()), async_work_(std::move(work)) {}
@@ -106,6 +139,25 @@ class BatchedRequests::StartedRequest : public Request {
     return TakeEnd();
   }
 
+  // Starts to read rows of tiered tables that are not in memory.
+  bool Postpone() noexcept override {
+    FindRows();
+    if (early == nullptr) return false;
+    const std::shared_ptr<EarlyRows> rows = early;
+    std::function<void()> came;
+    const auto self = shared_from_this();
+    if (!Attempt([&] { return came = [self] { self->RowsCame(); }, absl::OkStatus(); }).ok()) return false;
+    waits_for_rows_.store(true);
+    // From here on, a thread that stops the request may end it. One that was stopped before ends when it is run.
+    if (cancellation.requested()) {
+      const bool is_mine = waits_for_rows_.exchange(false);
+      if (is_mine) early = nullptr;
+      return !is_mine;
+    }
+    EarlyRows::Start(rows, std::move(came));
+    return true;
+  }
+
   void Ran() noexcept override {
     if (!KeepEnd()) return Leave(nullptr);
     const absl::Status end = Finish();
@@ -123,6 +175,13 @@ class BatchedRequests::StartedRequest : public Request {
 
   bool Stop(const absl::Status& why) noexcept override {
     const bool first = cancellation.Request(why);
+    const std::shared_ptr<StartedRequest> self = shared_from_this();
+    if (waits_for_rows_.exchange(false)) {
+      // The kernel may still write into the memory of the rows, which is kept until it has done so.
+      batcher_.EndPostponed();
+      Fail(why);
+      return true;
+    }
     if (BatchEntry* const waiting = batcher_.Remove(id)) {
       waiting->Fail(why);
       return true;
@@ -136,6 +195,11 @@ class BatchedRequests::StartedRequest : public Request {
   }
 
  private:
+  void RowsCame() noexcept {
+    const OutsideCalls::Scope call(calls_);
+    if (waits_for_rows_.exchange(false)) batcher_.Resume(this);
+  }
+
   // `end`: the status to report; null if the end has been reported.
   void Leave(const absl::Status* end) noexcept {
     const std::shared_ptr<StartedRequest> self = std::move(self_);
@@ -143,6 +207,7 @@ class BatchedRequests::StartedRequest : public Request {
     // The caller may free the model inside Done(), and freeing waits for gate.Leave(): release all that belongs to it.
     outputs.clear();
     request.Clear();
+    early.reset();
     version.reset();
     if (end != nullptr) async_work_->Done(*end);
     async_work_.reset();
@@ -151,6 +216,8 @@ class BatchedRequests::StartedRequest : public Request {
 
   std::shared_ptr<AsyncWork> async_work_;
   std::shared_ptr<StartedRequest> self_;
+  const std::shared_ptr<OutsideCalls> calls_ = parts_.outside_calls;
+  std::atomic<bool> waits_for_rows_{false};  // whoever sets it to false decides what becomes of the request
 };
 
 // Lets a thread of a slot serve the batcher.
@@ -165,7 +232,10 @@ class BatchedRequests::ServeTask : public Task {
   const int session_;
 };
 
-BatchedRequests::BatchedRequests(ModelParts* parts) : parts_(*parts), batcher_(BatcherSetup()) {
+BatchedRequests::BatchedRequests(ModelParts* parts)
+    : parts_(*parts),
+      places_(int64_t{parts->config.session_num} * std::max(parts->config.worker_threads, 1)),
+      batcher_(BatcherSetup()) {
   for (int session = 0; session < parts_.slots.size(); ++session) {
     serve_tasks_.push_back(std::make_shared<ServeTask>(&batcher_, session));
   }
@@ -189,7 +259,12 @@ Batcher::Setup BatchedRequests::BatcherSetup() {
 
 absl::Status BatchedRequests::Run(Work& work, int session) {
   WaitedRequest request(this, &work);
-  const absl::Status status = batcher_.Run(request, session);
+  absl::Status status;
+  if (parts_.versions.current()->reads_early()) {
+    status = request.Prepare();
+    if (status.ok()) status = Attempt([&] { return request.WaitForRows(); });
+  }
+  if (status.ok()) status = batcher_.Run(request, session);
   if (status.ok()) return request.status;
   parts_.RecordRefusal(status, request.start_ns());
   return status;
@@ -230,6 +305,7 @@ void BatchedRequests::RunChainOrThrow(int session, BatchEntry* first) {
     auto* const request = static_cast<Request*>(entry);
     request->timing.session = session;
     request->timing.queue_ns = start_ns - request->start_ns() - request->timing.decode_ns;
+    request->TakeRows();
     if (request->deadline_us != 0 && start_ns / 1000 >= request->deadline_us) {
       request->status = DeadlinePassed();
     } else if (request->cancellation.requested()) {
@@ -237,6 +313,8 @@ void BatchedRequests::RunChainOrThrow(int session, BatchEntry* first) {
     } else if (request->version != version) {
       // The kinds of requests of two versions may be equal by chance.
       const Cancellation::Scope scope(&request->cancellation);
+      const EarlyRows* const early = request->early.get();
+      const EarlyRowsScope early_scope(EarlyRowsList(&early, early == nullptr ? 0 : 1));
       const PinnedEpoch epoch = request->version->Pin();
       request->SetEpoch(epoch);
       request->status = request->version->Run(session, request->request, epoch, &request->outputs, &parts_.timeline);
@@ -252,15 +330,18 @@ void BatchedRequests::RunBatch(int session, int64_t start_ns, const std::vector<
   ModelVersion& version = *members.front()->version;
   const PinnedEpoch epoch = version.Pin();
   std::vector<JointRequest> requests;
+  std::vector<const EarlyRows*> early;
   int64_t rows = 0;
   for (Request* member : members) {
     member->SetEpoch(epoch);
+    if (member->early != nullptr) early.push_back(member->early.get());
     requests.push_back({&member->request, member->rows, {}, absl::OkStatus()});
     rows += member->rows;
   }
   const auto run_for = [&](Cancellation& cancellation, const DecodedRequest& request,
                            std::vector<tensorflow::Tensor>* outputs) {
     const Cancellation::Scope scope(&cancellation);
+    const EarlyRowsScope early_scope(early);
     return version.Run(session, request, epoch, outputs, &parts_.timeline);
   };
   const RunRequest run = [&](const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs) {

@@ -53,6 +53,7 @@ class BatchedRequests {
   void RunBatch(int session, int64_t start_ns, const std::vector<Request*>& members);
 
   ModelParts& parts_;
+  const int64_t places_;  // of all sessions
   Batcher batcher_;
   std::vector<std::shared_ptr<Task>> serve_tasks_;  // [session]
   BatchStats stats_;

@@ -1,41 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/model/model.h"
 
-#include <condition_variable>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "src/runtime/requests/deadline.h"
 #include "src/runtime/requests/exception_status.h"
+#include "src/runtime/requests/latch.h"
 
 namespace processor {
 namespace {
-
-// Waits for one event, once.
-class Latch {
- public:
-  void Set() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    set_ = true;
-    wake_.notify_all();
-  }
-  void Wait() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    wake_.wait(lock, [this] { return set_; });
-  }
-  /// Returns false if `deadline_us` came first.
-  bool WaitUntil(int64_t deadline_us) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    return wake_.wait_until(lock, DeadlinePoint(deadline_us), [this] { return set_; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool set_ = false;
-};
 
 // A request whose caller waits while a thread of a slot runs it.
 class WaitedWork : public AsyncWork {
@@ -171,7 +146,8 @@ absl::Status Model::RunAdmitted(Admission& admission, Work& work, int64_t start_
 }
 
 absl::Status Model::RunPinned(Admission& admission, Work& work, int session, int64_t start_ns) {
-  if (!batched_.on()) {
+  // A visit would keep the place while rows come from the device.
+  if (!batched_.on() && !version()->reads_early()) {
     const SessionSlot::Visit visit(&parts_.slots[session]);
     if (visit.begun()) return unbatched_.Run(admission, work, session);
   }
@@ -253,6 +229,7 @@ void Model::Close() noexcept {
   StopRequests(StatusWithoutThrowing(absl::StatusCode::kCancelled, "request: the model was freed while it ran"));
   parts_.slots.Stop();
   parts_.gate.WaitUntilIdle(/*deadline_us=*/0).IgnoreError();
+  parts_.outside_calls->Wait();
   parts_.watch.End();
   parts_.versions.Release();
 }

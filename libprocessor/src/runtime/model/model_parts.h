@@ -11,6 +11,7 @@
 #include "src/codec/codec.h"
 #include "src/runtime/config/model_config.h"
 #include "src/runtime/model/model_versions.h"
+#include "src/runtime/requests/outside_calls.h"
 #include "src/runtime/requests/request_gate.h"
 #include "src/runtime/requests/request_watch.h"
 #include "src/runtime/session/session_slots.h"
@@ -29,6 +30,7 @@ struct ModelParts {
 
   const ModelConfig config;
   RequestGate gate;
+  const std::shared_ptr<OutsideCalls> outside_calls = std::make_shared<OutsideCalls>();
   RequestWatch watch;
   Timeline timeline;
   SessionStats refused;  // of requests that no session ran

@@ -32,6 +32,7 @@ class UnbatchedRequests {
   class InlineCall;
   class SlotTask;
   class Lent;
+  struct Running;
 
   /// A decoded request and its outputs. The next request uses the same lists, so that they are not allocated again.
   struct Tensors {
@@ -39,7 +40,9 @@ class UnbatchedRequests {
     std::vector<tensorflow::Tensor> outputs;
   };
 
-  absl::Status Execute(int session, Work& work, RequestCall& call) noexcept;
+  // They catch exceptions, because nothing above a slot's thread would.
+  absl::Status Read(int session, Work& work, RequestCall& call, Running* running) noexcept;
+  absl::Status Execute(absl::Status read, Work& work, RequestCall& call, Running* running) noexcept;
 
   ModelParts& parts_;
   KeptObjects<Tensors> tensors_;

@@ -64,11 +64,24 @@ absl::Status SessionSlot::Submit(const std::shared_ptr<Task>& task) {
     return absl::ResourceExhaustedError(absl::StrCat("session ", options_.index, ": ", queue_.size(),
                                                      " requests wait, expected fewer than max_queue_size"));
   }
+  const uint64_t sequence = ++sequence_;
+  return Queue(std::move(lock), sequence, task);
+}
+
+absl::Status SessionSlot::Resume(const std::shared_ptr<Task>& task) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (stopped_) return absl::CancelledError("the model is being freed");
+  const uint64_t sequence = ++resumed_;
+  return Queue(std::move(lock), sequence, task);
+}
+
+absl::Status SessionSlot::Queue(std::unique_lock<std::mutex> lock, uint64_t sequence,
+                                const std::shared_ptr<Task>& task) {
   const bool shares = Shares();
   if (!shares) {
     if (absl::Status s = StartThreads(); !s.ok()) return s;
   }
-  const auto key = std::make_pair(-int64_t{task->priority}, ++sequence_);
+  const auto key = std::make_pair(-int64_t{task->priority}, sequence);
   queue_.emplace(key, task);
   if (shares) {
     // Runs under the lock, so that no other thread can take the task if it has to be removed again.
@@ -162,6 +175,11 @@ CpuSet SessionSlot::cpus() const {
 size_t SessionSlot::queued() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return queue_.size();
+}
+
+size_t SessionSlot::places() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return Shares() ? options_.shared->at_once() : ThreadsWanted();
 }
 
 bool SessionSlot::HasRoom() const {

@@ -68,6 +68,10 @@ class SessionSlot : private RequestThreads::Source {
   ///         it is when this throws.
   absl::Status Submit(const std::shared_ptr<Task>& task);
 
+  /// Queues a task again that has run before, ahead of those of its priority that have not, even if the queue is full.
+  /// \return as Submit().
+  absl::Status Resume(const std::shared_ptr<Task>& task);
+
   /// Runs a task on a thread of the slot's own, even if the queue is full. For tasks that run batches until no request
   /// waits.
   /// \return as Submit().
@@ -104,6 +108,8 @@ class SessionSlot : private RequestThreads::Source {
   CpuSet cpus() const;
 
   size_t queued() const;
+  /// The number of tasks that may run at once, about: threads that models share run more if some are slow.
+  size_t places() const;
   /// The number of requests that wait or run, by which LEAST_LOADED chooses.
   std::atomic<int>& load() { return load_; }
 
@@ -115,6 +121,7 @@ class SessionSlot : private RequestThreads::Source {
 
  private:
   void Work();
+  absl::Status Queue(std::unique_lock<std::mutex> lock, uint64_t sequence, const std::shared_ptr<Task>& task);
   /// Tells a thread of a task, or of room for one. Called after `lock` has guarded the change.
   void Wake(std::unique_lock<std::mutex> lock) noexcept;
   // Take and give back the place of a visit.
@@ -147,7 +154,9 @@ class SessionSlot : private RequestThreads::Source {
   std::unique_ptr<PinnedPool> inter_op_pool_;
   // By falling priority, then rising sequence number.
   std::map<std::pair<int64_t, uint64_t>, std::shared_ptr<Task>> queue_;
-  uint64_t sequence_ = 0;
+  // Tasks that have run before come first.
+  static constexpr uint64_t kFirstSubmitted = uint64_t{1} << 63;
+  uint64_t sequence_ = kFirstSubmitted, resumed_ = 0;
   std::deque<std::shared_ptr<Task>> serving_;
   bool stopped_ = false;
   size_t running_ = 0;   // tasks on its threads, and visits

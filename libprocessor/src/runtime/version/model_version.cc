@@ -142,6 +142,10 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
   result->tables_ = TablesOf(meta_graph.graph_def(), result->base_device_->resource_manager());
   if (absl::Status s = result->FindLiveModel(meta_graph.graph_def()); !s.ok()) return s;
   if (absl::Status s = result->MakeSessions(config, meta_graph.graph_def(), slots, cancellation); !s.ok()) return s;
+  // Other executors run ops on threads that do not know of the request.
+  if (config.tables.early_reads && config.tables.tier == TableTier::kTiered && result->bounded()) {
+    Attempt([&] { return result->FindEarlyLookups(meta_graph), absl::OkStatus(); }).IgnoreError();
+  }
   *version = std::move(result);
   return absl::OkStatus();
 }
@@ -157,6 +161,13 @@ absl::Status ModelVersion::FindLiveModel(const tensorflow::GraphDef& graph) {
   }
   live_.reset(found);
   return absl::OkStatus();
+}
+
+void ModelVersion::FindEarlyLookups(const tensorflow::MetaGraphDef& meta_graph) {
+  const PinnedEpoch pinned = Pin();
+  const EpochView* view = nullptr;
+  if (pinned.tensor() != nullptr && !ReadViewTensor(pinned.view, &view).ok()) return;
+  early_ = EarlyLookups::Find(meta_graph, signatures_, base_device_->resource_manager(), view);
 }
 
 void ModelVersion::FollowRows(const tensorflow::MetaGraphDef& meta_graph) {
@@ -205,6 +216,7 @@ ModelVersion::ModelVersion() { ++versions_alive; }
 ModelVersion::~ModelVersion() {
   subsets_.reset();
   sessions_.clear();
+  early_.reset();
   tables_.clear();
   live_.reset();
   base_device_.reset();

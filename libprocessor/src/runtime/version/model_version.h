@@ -24,6 +24,7 @@
 #include "src/runtime/session/session.h"
 #include "src/runtime/session/session_slots.h"
 #include "src/runtime/version/artifact.h"
+#include "src/runtime/version/early_lookups.h"
 #include "src/runtime/version/output_subsets.h"
 #include "src/runtime/version/pinned_epoch.h"
 #include "src/runtime/version/table_tiers.h"
@@ -61,6 +62,12 @@ class ModelVersion {
 
   /// Returns the epoch that serves now.
   PinnedEpoch Pin() const;
+
+  /// Returns the rows of tiered tables that should be read before a request runs; null if there are none. Throws
+  /// std::bad_alloc.
+  std::shared_ptr<EarlyRows> RowsToRead(const DecodedRequest& request) const;
+  /// Whether there can be such rows.
+  bool reads_early() const { return early_ != nullptr; }
 
   /// Sets the budget that pays for the memory of runs from now on.
   void Claim(ScratchUse use);
@@ -107,6 +114,7 @@ class ModelVersion {
   absl::Status Specialize(const ModelConfig& config, tensorflow::GraphDef* graph);
   /// Finds the live model that the initializer has made, if the graph has one.
   absl::Status FindLiveModel(const tensorflow::GraphDef& graph);
+  void FindEarlyLookups(const tensorflow::MetaGraphDef& meta_graph);
   absl::Status MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph, const SessionSlots& slots,
                             const Cancellation& cancellation);
   absl::Status MakeSession(const ModelConfig& config, const tensorflow::GraphDef& graph, bool has_pool,
@@ -133,7 +141,8 @@ class ModelVersion {
   std::unique_ptr<tensorflow::Device> base_device_;
   std::vector<std::shared_ptr<const EmbeddingTable>> tables_;
   tensorflow::core::RefCountPtr<LiveModel> live_;
-  std::string view_;  // the tensor of its view
+  std::string view_;                           // the tensor of its view
+  std::unique_ptr<const EarlyLookups> early_;  // or null
   std::vector<std::unique_ptr<Session>> sessions_;
 
   // The callable of all outputs of signature i has the number i.

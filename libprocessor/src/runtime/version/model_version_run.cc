@@ -42,6 +42,14 @@ PinnedEpoch ModelVersion::Pin() const {
   return pinned;
 }
 
+std::shared_ptr<EarlyRows> ModelVersion::RowsToRead(const DecodedRequest& request) const {
+  if (early_ == nullptr) return nullptr;
+  const PinnedEpoch pinned = Pin();
+  const EpochView* view = nullptr;
+  if (pinned.tensor() != nullptr && !ReadViewTensor(pinned.view, &view).ok()) return nullptr;
+  return early_->RowsOf(request, view);
+}
+
 absl::Status ModelVersion::Run(int session, const DecodedRequest& request, const PinnedEpoch& epoch,
                                std::vector<tensorflow::Tensor>* outputs, Timeline* timeline) {
   const int64_t step = timeline == nullptr ? -1 : timeline->Next();

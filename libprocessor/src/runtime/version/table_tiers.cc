@@ -133,6 +133,7 @@ nlohmann::ordered_json TierState::Json() const {
           {"cached_rows", rows.cached_rows},
           {"lookups", rows.lookups},
           {"hits", rows.hits},
+          {"early_rows", rows.early_rows},
           {"reads", rows.reads},
           {"read_bytes", rows.read_bytes},
           {"blocks", rows.blocks},

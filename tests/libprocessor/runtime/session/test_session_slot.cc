@@ -119,6 +119,29 @@ TEST(SessionSlot, RunsByPriorityThenArrival) {
   EXPECT_EQ(order, (std::vector<uint64_t>{5, 2, 4, 1, 6, 3}));
 }
 
+TEST(SessionSlot, ResumedTasksRunBeforeThoseOfTheirPriorityThatHaveNotBegun) {
+  BusySlot busy(/*max_queue_size=*/3);
+  std::vector<uint64_t> order;  // one thread writes, joined before it is read
+  Event last;
+  const auto task = [&](uint64_t id, int32_t priority) {
+    return std::make_shared<FakeTask>(id, priority, [&order, &last, id] {
+      order.push_back(id);
+      if (id == 2) last.Set();
+    });
+  };
+  ASSERT_TRUE(busy.slot.Submit(task(1, 0)).ok());
+  ASSERT_TRUE(busy.slot.Submit(task(2, 0)).ok());
+  ASSERT_TRUE(busy.slot.Submit(task(3, 5)).ok());
+  EXPECT_FALSE(busy.slot.Submit(task(4, 0)).ok()) << "the queue is full";
+  ASSERT_TRUE(busy.slot.Resume(task(5, 0)).ok());
+  ASSERT_TRUE(busy.slot.Resume(task(6, 0)).ok());
+  busy.Release();
+  ASSERT_TRUE(last.Wait());
+  EXPECT_EQ(order, (std::vector<uint64_t>{3, 5, 6, 1, 2}));
+  busy.slot.Refuse(absl::CancelledError("end"));
+  EXPECT_EQ(busy.slot.Resume(task(7, 0)).code(), absl::StatusCode::kCancelled);
+}
+
 TEST(SessionSlot, FullQueueRefusesAndLeavesTaskUntouched) {
   BusySlot busy(2);
   ASSERT_TRUE(busy.slot.Submit(std::make_shared<FakeTask>(1)).ok());
