@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
@@ -19,6 +21,7 @@ def main() -> None:
     # Ray and its libraries may print.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    threading.Thread(target=_end_with_the_proxy, daemon=True).start()
     # The cluster that the environment names must not replace the one of the option.
     try:
         cluster = Cluster(asked["address"], asked["namespace"])
@@ -41,6 +44,15 @@ def main() -> None:
         except Exception as error:
             _tell(answers, {"id": number, "error": f"ray, {verb}: {_line(error)}"})
     # Ray's own end of a process may wait for a cluster that is gone.
+    os._exit(0)
+
+
+def _end_with_the_proxy() -> None:
+    """End once the proxy has closed its end of the input, even while Ray is being connected to, which takes minutes."""
+    ended = select.poll()
+    # It always tells of the other end being closed, and here of nothing else.
+    ended.register(0, 0)
+    ended.poll()
     os._exit(0)
 
 

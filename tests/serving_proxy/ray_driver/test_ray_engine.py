@@ -6,15 +6,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from helpers.proxies.proxy_runs import ProxyThread, host_program, wait_for, write_model
+from helpers.proxies.proxy_runs import ROOT, ProxyThread, host_program, wait_for, write_model
 from helpers.system.programs import skip_or_fail
 from load_tests.fleet.ray_cluster import RayCluster, ray_cluster
 from serving_proxy.errors import UnavailableError
@@ -130,6 +133,23 @@ def test_an_actor_says_which_proxy_leads(cluster: RayCluster) -> None:
     finally:
         for lease in leases:
             lease.close()
+
+
+def test_driver_ends_with_the_proxy_while_it_connects() -> None:
+    if importlib.util.find_spec("ray") is None:
+        skip_or_fail("ray: not installed, so its driver is not tested")
+    nobody = json.dumps({"address": "127.0.0.99:9", "namespace": "n"})
+    command = [sys.executable, "-m", "serving_proxy.ray_driver", nobody]
+    driver = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT
+    )
+    try:
+        wait_for(lambda: b"_raylet" in Path(f"/proc/{driver.pid}/maps").read_bytes(), _START_S, "a driver with Ray")
+        assert driver.communicate(timeout=_START_S)[0] == b""
+        assert driver.returncode == 0
+    finally:
+        driver.kill()
+        driver.wait()
 
 
 async def until(found: Callable[[], Awaitable[bool]]) -> None:
