@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,6 +106,38 @@ def test_variants_share_the_base_and_answer_like_artifacts_of_their_own(
     optimize(exports[3], tmp_path / "artifact", precision="fp32")
     with processor.Model(tmp_path / "artifact") as model:
         np.testing.assert_array_equal(answers[3]["score"], model.run(IDS)["score"])
+
+
+def test_a_deployed_tier_decides_where_tables_are(proxy: ProxyProcess, exports: dict[int, Path]) -> None:
+    tiers = {1: {"tier": "mapped"}, 2: {"tier": "resident"}, 3: {"tier": "tiered", "memory": "1MB"}}
+    with proxy.client() as client:
+        for number, tables in tiers.items():
+            client.deploy(
+                "tiers",
+                exports[1],
+                version=number,
+                optimize=True,
+                precision="fp32",
+                wait=True,
+                timeout=120,
+                tables=tables,
+            )
+        address = "http://" + client.status()["hosts"][0]["endpoints"]["rest"]
+        with httpx.Client(base_url=address, trust_env=False) as http:
+            answers = [
+                decode(http.post(f"/v1/models/tiers/versions/{number}:eas", content=encode(IDS)).content)["score"]
+                for number in tiers
+            ]
+
+    def reported() -> list[str | None]:
+        (file,) = (proxy.state_dir / "hosts").glob("*/stats.json")
+        found = json.loads(file.read_text())["models"].get("tiers", {"versions": {}})["versions"]
+        tables = [found.get(str(number), {}).get("tables") for number in tiers]
+        return [None if kept is None else kept["tier"] for kept in tables]
+
+    assert np.array_equal(answers[1], answers[0])
+    assert np.array_equal(answers[2], answers[0])
+    wait_for(lambda: reported() == [None, "resident", "tiered"], what="the tiers in the host's statistics")
 
 
 def test_deltas_in_a_store_are_followed(
