@@ -52,7 +52,9 @@ uint8_t PackNorm(float norm) {
 
 // Marks of consumers and of cuts.
 uint32_t PackFlags(uint32_t flags) { return (flags & 7) | ((flags & kCutFlag) != 0 ? 8 : 0); }
-uint32_t UnpackFlags(uint32_t packed) { return (packed & 7) | ((packed & 8) != 0 ? kCutFlag : 0) | kLiveFlag; }
+uint32_t UnpackFlags(uint32_t packed) {
+  return (packed & 7) | ((packed & 8) != 0 ? uint32_t{kCutFlag} : 0) | kLiveFlag;
+}
 static_assert((kPublisherMarks | kCheckpointDirty) == 7, "three flags are the lowest bits");
 
 }  // namespace
@@ -120,7 +122,8 @@ SsdEntry SsdIndex::at(uint32_t slot) const {
 uint32_t SsdIndex::flags(uint32_t slot) const {
   const Bucket& bucket = memory_[slot / kEntries];
   const uint32_t i = slot % kEntries;
-  return UnpackFlags(bucket.marks[i] & ((1u << kFlagBits) - 1)) | ((bucket.places[i] & kZeroBit) != 0 ? kZeroFlag : 0);
+  return UnpackFlags(bucket.marks[i] & ((1u << kFlagBits) - 1)) |
+         ((bucket.places[i] & kZeroBit) != 0 ? uint32_t{kZeroFlag} : 0);
 }
 
 void SsdIndex::set_flags(uint32_t slot, uint32_t flags) {

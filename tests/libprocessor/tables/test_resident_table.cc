@@ -38,7 +38,9 @@ TEST_F(ResidentTableTest, FilesThatAreTruncatedOverwrittenOrRemovedHarmNobody) {
     const std::string path = Write(bytes, digit);
     const Table table = MustOpen(path);
     chmod(path.c_str(), 0600);
-    if (digit == 'a') ASSERT_EQ(truncate(path.c_str(), 100), 0);
+    if (digit == 'a') {
+      ASSERT_EQ(truncate(path.c_str(), 100), 0);
+    }
     if (digit == 'b') std::ofstream(path, std::ios::in | std::ios::binary) << std::string(bytes.size(), 'x');
     if (digit == 'c') unlink(path.c_str());
     EXPECT_TRUE(HasContent(*table)) << digit;
