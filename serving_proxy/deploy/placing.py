@@ -151,13 +151,16 @@ def changed(
 def waits_for(placed: ModelPlacement, model: Model, hosts: Sequence[HostSeen]) -> str | None:
     """Return what is missing until the machines that a model leaves may unload it; None: nothing.
 
-    Each version that they have must be ready on every host of its new machines.
+    Each version that they have, also one that was deployed during the move, must be ready on every host of its new
+    machines.
     """
-    for number in placed.leaving:
-        version = model.versions.get(number)
-        if version is None or not version.desired or _is_broken(placed, model.name, number, hosts):
+    for number, version in model.versions.items():
+        target = placed.target(model, number)
+        if not version.desired or placed.wanted(model, number) == target:
             continue
-        for machine in sorted(placed.target(model, number)):
+        if _is_broken(placed, model.name, number, hosts):
+            continue
+        for machine in sorted(target):
             there = [host for host in hosts if host.machine == machine and host.alive and host.state == "ready"]
             if not there:
                 return f"{machine}: has no host that is ready"
@@ -171,7 +174,9 @@ def waits_for(placed: ModelPlacement, model: Model, hosts: Sequence[HostSeen]) -
 
 def _is_broken(placed: ModelPlacement, name: str, number: int, hosts: Sequence[HostSeen]) -> bool:
     """Return whether no host of the machines that a version leaves could load it either."""
-    left = [host for host in hosts if host.machine in placed.leaving[number] and host.alive]
+    # A version that was deployed during the move is on all machines that the model leaves.
+    machines = placed.leaving.get(number, ()) or placed.left
+    left = [host for host in hosts if host.machine in machines and host.alive]
     seen = [host.models.get(name, {}).get(number) for host in left]
     return bool(seen) and all(version is not None and version.state == "failed" for version in seen)
 

@@ -96,6 +96,23 @@ def test_move_ends_once_the_new_machines_are_ready(there: list[HostSeen], expect
     assert waits_for(moved.models["a"], model(1), there) == expected
 
 
+def test_move_waits_for_versions_that_were_deployed_during_it() -> None:
+    moved = changed(placement(replica("a", "x")), placement(replica("a", "y")), {"a": model(1)}, ["x", "y"])
+    placed = moved.models["a"]
+    # The machine is down while the first version is replaced.
+    versions = model(1, 2, 3).versions
+    stopped = versions[1].model_copy(update={"state": State.STOPPED})
+    found = Model(name="a", baseline=3, last_good=2, versions={**versions, 1: stopped})
+    assert not stopped.desired
+    assert placed.leaving == {1: ("x",)}
+    old = host("x", v2="ready", v3="ready")
+    assert waits_for(placed, found, [old]) == "y: has no host that is ready"
+    assert waits_for(placed, found, [old, host("y", v2="ready", v3="loading")]) == "y/h: a/3 is loading why"
+    assert waits_for(placed, found, [old, host("y", v2="ready", v3="ready")]) is None
+    # Broken where it was as well.
+    assert waits_for(placed, found, [host("x", v2="ready", v3="failed"), host("y", v2="ready")]) is None
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [
