@@ -43,6 +43,7 @@ def adopt_unknown(control: Control) -> None:
     body = _read_desired(control)
     if body is None:
         return
+    lost = not control.models
     found = adopt(body, time.time())
     for reason in found.left:
         if reason.partition("/")[0].partition(":")[0] not in control.models:
@@ -55,7 +56,8 @@ def adopt_unknown(control: Control) -> None:
             )
             log.warning("%s", _describe(whole))
             control.store([whole], [Note(kind="adopt", message=_describe(whole), model=name)])
-    if control.placement is None and found.placed:
+    # A database that still has its models has no placement because that was cleared, which an old file may not know.
+    if lost and control.placement is None and found.placed:
         # Without it, machines would load models for which they have no room.
         message = f"placement: adopted from desired.json: {len(found.placed)} models"
         control.place(Placement(models=found.placed), [Note(kind="adopt", message=message)])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,26 @@ def test_next_proxy_has_the_placement(tmp_path: Path) -> None:
         with Machine.of(proxy, "m3") as other:
             wait_for(lambda: other.desired().get("schema") == 1 and "waiting" not in other.desired())
             assert other.versions("ranking") == []
+
+
+def test_cleared_placement_does_not_come_back_from_an_old_file(tmp_path: Path) -> None:
+    """As after a takeover: the new leader's file is of the last time that it led."""
+    folder = write_model(tmp_path / "1")
+    with ProxyThread(tmp_path, "--engine", "agents") as proxy, proxy.client() as client:
+        client.deploy("ranking", folder)
+        client.apply_placement(placement(ranking="m1"))
+        desired = proxy.state_dir / "desired.json"
+        wait_for(lambda: "annotations" in json.loads(desired.read_bytes())["models"].get("ranking", {}))
+        old = desired.read_bytes()
+        client.clear_placement()
+        port = proxy.url.rpartition(":")[2]
+    assert b'"placement"' in old
+    desired.write_bytes(old)
+    with (
+        ProxyThread(tmp_path, "--engine", "agents", "--admin-port", port) as proxy,
+        Client(proxy.url, start_timeout=30) as client,
+    ):
+        assert client.placement()["applied"] is None
 
 
 def test_proxy_without_agents_has_no_placement(tmp_path: Path) -> None:
