@@ -120,9 +120,13 @@ class ObjectStore:
         return True
 
     def delete(self, url: StoreUrl) -> None:
-        """Delete an object."""
-        with self._errors(url):
-            self._obstore.delete(self._store, url.key)
+        """Delete an object, if it exists; other than S3, Google and Azure say that it does not."""
+        try:
+            with self._errors(url):
+                self._obstore.delete(self._store, url.key)
+        except NotFoundError as error:
+            if "no bucket" in str(error):
+                raise
 
     @contextmanager
     def _errors(self, url: StoreUrl) -> Iterator[None]:
@@ -140,7 +144,7 @@ class ObjectStore:
         said = code[1] if code else f"HTTP status {status[1]}" if status else _first_line(error)
         if isinstance(error, self._exceptions.PreconditionError):
             return PreconditionError(f"{url}: replaced while it was read, expected an object that stays the same")
-        if said == "NoSuchBucket":
+        if said in {"NoSuchBucket", "ContainerNotFound"}:
             return NotFoundError(f"{url}: no bucket '{url.bucket}' there, expected one that exists")
         credentials = _CREDENTIALS[self._scheme]
         if said in _UNKNOWN or isinstance(error, self._exceptions.UnauthenticatedError):

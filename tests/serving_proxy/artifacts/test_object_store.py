@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import contextlib
 import socket
 
 import pytest
@@ -33,6 +34,23 @@ def test_objects(bucket: Bucket) -> None:
     store.delete(root / "a/2/y")
     with pytest.raises(NotFoundError, match=rf"{root}/a/2/y: not there"):
         store.read(root / "a/2/y")
+
+
+@pytest.mark.parametrize(("code", "is_missing"), [("BlobNotFound", False), ("ContainerNotFound", True)])
+def test_deleting_what_is_not_there_is_no_fault(
+    bucket: Bucket, code: str, is_missing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S3 does not say that an object is missing, others do."""
+
+    def refuse(*_: object) -> None:
+        raise FileNotFoundError(f"Object at location a not found: status code: 404, body: <Code>{code}</Code>")
+
+    url = parse_url(f"{bucket.url}/objects/a", "url")
+    store = open_store(url)
+    store.delete(url)
+    monkeypatch.setattr("obstore.delete", refuse)
+    with pytest.raises(NotFoundError, match="no bucket") if is_missing else contextlib.nullcontext():
+        store.delete(url)
 
 
 def test_missing_bucket(bucket: Bucket) -> None:
