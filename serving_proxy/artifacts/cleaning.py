@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import time
 from dataclasses import dataclass
 
 from serving_proxy.artifacts.manifest import NAME, read_artifact
@@ -120,7 +121,8 @@ def _handled(found: Unused, marks: Marks, blobs: StoreUrl, age_s: float, now: fl
     if now - found.since < age_s:
         return found
     try:
-        with marks.claimed(found.sha256, now):
+        # The run may have begun long ago, and old claims are removed.
+        with marks.claimed(found.sha256, time.time()):
             # A publisher that needs it has taken the mark off.
             if marks.since(found.sha256) != found.since:
                 return found

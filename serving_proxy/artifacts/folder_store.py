@@ -7,7 +7,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from serving_proxy.artifacts.file_errors import file_errors
@@ -21,15 +21,16 @@ class FolderStore:
     """The files of this machine, as a store; links are followed."""
 
     def entries(self, url: StoreUrl) -> list[Entry]:
-        """List all files below a folder, except those that are being written."""
+        """List all files below a folder, except those that are being written.
+
+        A folder that cannot be listed is an error: whoever removes what no manifest names must see all of them.
+        """
         found = []
         with file_errors(url):
-            for place, _, names in os.walk(_path(url), followlinks=False):
-                for name in names:
-                    path = Path(place) / name
-                    with contextlib.suppress(FileNotFoundError):
-                        if not name.startswith(".new-"):
-                            found.append(_entry(path))
+            for path in _files(_path(url), frozenset()):
+                with contextlib.suppress(FileNotFoundError):
+                    if not path.name.startswith(".new-"):
+                        found.append(_entry(path))
         return sorted(found, key=lambda entry: entry.key)
 
     def folders(self, url: StoreUrl) -> list[str]:
@@ -99,6 +100,28 @@ def _link(source: str, target: Path) -> None:
 
 def _path(url: StoreUrl) -> Path:
     return Path("/", url.key)
+
+
+def _files(folder: Path, above: frozenset[tuple[int, int]]) -> Iterator[Path]:
+    """Yield the files below a folder, also behind links, except those that lead back to a folder above."""
+    # Somebody may remove folders meanwhile.
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        found = folder.stat()
+        if (found.st_dev, found.st_ino) in above:
+            return
+        above |= {(found.st_dev, found.st_ino)}
+        try:
+            with os.scandir(folder) as items:
+                there = list(items)
+        except PermissionError as error:
+            raise PermissionError(error.errno, f"{folder}: {error.strerror}") from error
+        for item in there:
+            path = Path(item.path)
+            if not item.is_dir():
+                yield path
+            # Only root can list what fsck has left at the root of a file system.
+            elif item.name != "lost+found":
+                yield from _files(path, above)
 
 
 def _entry(path: Path) -> Entry:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +53,39 @@ def test_faults(files: Store, root: StoreUrl, tmp_path: Path) -> None:
     (tmp_path / "root").write_bytes(b"a file where a folder should be")
     with pytest.raises((UnavailableError, DeniedError, NotFoundError), match=str(root)):
         files.put(root / "a", b"x")
+
+
+def test_list_follows_links_but_not_in_circles(root: StoreUrl, tmp_path: Path) -> None:
+    store, elsewhere = FolderStore(), tmp_path / "elsewhere"
+    store.put(root / "a/x", b"x")
+    elsewhere.mkdir()
+    (elsewhere / "artifact.json").write_bytes(b"{}")
+    (tmp_path / "root" / "ranking").symlink_to(elsewhere)
+    (tmp_path / "root" / "again").symlink_to(elsewhere)
+    (elsewhere / "back").symlink_to(tmp_path / "root")
+    (tmp_path / "root" / "nowhere").symlink_to(tmp_path / "missing")
+    keys = [entry.key.removeprefix(f"{root.key}/") for entry in store.entries(root)]
+    assert keys == ["a/x", "again/artifact.json", "ranking/artifact.json"]
+
+
+@pytest.mark.parametrize(("name", "hides"), [("ranking", True), ("lost+found", False)])
+def test_folder_that_cannot_be_listed_is_an_error(
+    root: StoreUrl, tmp_path: Path, name: str, hides: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden, scan = tmp_path / "root" / name, os.scandir
+
+    def refuse(path: Path) -> Any:
+        if Path(path) == hidden:
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    hidden.mkdir(parents=True)
+    # Permissions do not stop root.
+    monkeypatch.setattr(os, "scandir", refuse)
+    with (
+        pytest.raises(DeniedError, match=f"{root}: {hidden}: Permission denied") if hides else contextlib.nullcontext()
+    ):
+        FolderStore().entries(root)
 
 
 def test_artifact_in_a_folder(root: StoreUrl, tmp_path: Path) -> None:
