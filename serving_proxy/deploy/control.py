@@ -57,8 +57,6 @@ class ControlOptions:
         URL that alerts of the guard are posted to.
     cores : str
         When cores are divided: never (`off`), at each deployment (`plan`), or also once a second (`control`).
-    placed_cores : bool
-        Whether versions on other machines get the cores of the placement.
     cpus : frozenset of int
         The CPUs that hosts may use.
     allowed_ops : tuple of str
@@ -74,7 +72,6 @@ class ControlOptions:
     host_settings: HostSettings = field(default_factory=HostSettings)
     webhook: str | None = None
     cores: Literal["off", "plan", "control"] = "off"
-    placed_cores: bool = False
     cpus: frozenset[int] = frozenset()
     allowed_ops: tuple[str, ...] = ()
     stores: StoreOptions = field(default_factory=StoreOptions)

@@ -41,6 +41,8 @@ class HostSettings(Record):
     drained : tuple of str
         Hosts that finish their requests, end, and are not ready when they are started again: `MACHINE/HOST`, or
         `MACHINE/*` for all hosts of a machine.
+    placed_cores : bool
+        Whether versions on other machines get the cores of the placement.
     """
 
     memory_limit_bytes: int = Field(default=0, ge=0)
@@ -50,6 +52,7 @@ class HostSettings(Record):
     limits: dict[str, int] = Field(default_factory=dict)
     divided_cpus: int = Field(default=0, ge=0)
     drained: tuple[str, ...] = ()
+    placed_cores: bool = False
 
 
 def render(models: Mapping[str, Model], settings: HostSettings, placement: Placement | None = None) -> dict[str, Any]:
@@ -121,19 +124,28 @@ def render_model(model: Model, host: HostSettings, placed: ModelPlacement | None
         rendered["request_log"] = model.request_log.model_dump()
     kept = model_annotations(model)
     if placed is not None:
-        kept[PLACEMENT] = _placement_annotation(model, placed, versions)
+        kept[PLACEMENT] = _placement_annotation(model, placed, versions, host.placed_cores)
     if kept:
         rendered["annotations"] = kept
     return rendered
 
 
-def _placement_annotation(model: Model, placed: ModelPlacement, versions: Iterable[int]) -> dict[str, Any]:
+def _placement_annotation(
+    model: Model, placed: ModelPlacement, versions: Iterable[int], has_cores: bool
+) -> dict[str, Any]:
     """Return the placement of a model: its record, and the versions that each machine is to have."""
     on: dict[str, list[int]] = {}
     for number in versions:
         for machine in sorted(placed.wanted(model, number)):
             on.setdefault(machine, []).append(number)
-    return {"record": placed.model_dump(mode="json", exclude_defaults=True), "on": dict(sorted(on.items()))}
+    made: dict[str, Any] = {
+        "record": placed.model_dump(mode="json", exclude_defaults=True),
+        "on": dict(sorted(on.items())),
+    }
+    if has_cores:
+        # A generation of its own: agents that run ask for a state only if there is a new one.
+        made["cores"] = True
+    return made
 
 
 def model_annotations(model: Model) -> dict[str, Any]:

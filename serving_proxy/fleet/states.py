@@ -100,7 +100,7 @@ class MachineStates:
         if key not in self._texts:
             desired = state_of(body, machine) if self._differ else body
             state: dict[str, Any] = {"term": order[0], "generation": order[1], "desired": desired}
-            if self._differ and self._control.options.placed_cores:
+            if self._differ and self._control.host_settings.placed_cores:
                 state["cores"] = cores_of(body, machine)
             self._texts[key] = json.dumps(state, allow_nan=False).encode()
         return self._texts[key]

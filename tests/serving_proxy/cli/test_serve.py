@@ -105,7 +105,8 @@ def test_cores_of_other_machines_are_not_divided_by_the_proxy(tmp_path: Path) ->
     found = {}
     for engine in ("local", "agents", "ray"):
         options = ServeSettings(state_dir=tmp_path, engine=engine, cores="plan").control_options()
-        found[engine] = (options.cores, options.placed_cores, options.host_settings.divided_cpus > 0)
+        settings = options.host_settings
+        found[engine] = (options.cores, settings.placed_cores, settings.divided_cpus > 0)
     assert found == {"local": ("plan", False, True), "agents": ("off", True, False), "ray": ("off", True, False)}
 
 

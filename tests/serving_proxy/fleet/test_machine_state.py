@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from helpers.proxies.lifecycle_records import deployed, settled
+from serving_proxy.deploy.adoption import adopt
 from serving_proxy.deploy.desired_state import HostSettings, render
 from serving_proxy.fleet.machine_state import cores_of, has_placement, state_of
 from serving_proxy.records.placement import ModelPlacement, Placement, Replica
@@ -38,3 +39,16 @@ def test_versions_without_an_entry_share_the_cores_of_their_model() -> None:
     placed = ModelPlacement(replicas=(third,))
     body = render({model.name: model}, HostSettings(), Placement(models={model.name: placed}))
     assert cores_of(body, "a") == {f"{name}/{n}": large for n in (3, 4, 5)}
+
+
+def test_state_differs_if_cores_are_placed_so_that_running_agents_get_it() -> None:
+    model = settled(deployed(None, 3))
+    placed = Placement(models={model.name: ModelPlacement(replicas=(Replica(machine="a", cores=2),))})
+    without, with_cores = (
+        render({model.name: model}, HostSettings(placed_cores=has_cores), placed) for has_cores in (False, True)
+    )
+    assert without != with_cores
+    # Hosts get the same.
+    assert state_of(without, "a") == state_of(with_cores, "a")
+    assert cores_of(without, "a") == cores_of(with_cores, "a") != {}
+    assert adopt(with_cores, 0.0).placed == placed.models
