@@ -65,6 +65,8 @@ class HostKeeper:
         self._killed = ""
         self._other_since: float | None = None
         self._drain_since: float | None = None
+        # The last signal that the child was sent because of the drain.
+        self._sent: signal.Signals | None = None
         self.restarts = 0
         self.note = ""
         self.seen: HostSeen | None = None
@@ -125,7 +127,11 @@ class HostKeeper:
         if self._drain_since is not None:
             waited = time.monotonic() - self._drain_since
             late = waited > self._options.drain_seconds + _GRACE_S
-            child.send_signal(signal.SIGKILL if late else signal.SIGTERM)
+            wanted = signal.SIGKILL if late else signal.SIGTERM
+            # Once: a host that gets a second SIGTERM does not wait for its requests.
+            if self._sent != wanted:
+                self._sent = wanted
+                child.send_signal(wanted)
             return
         if self.state == "ready" and not self._was_ready:
             self._was_ready, self.note = True, "; ".join(filter(None, (self._lease.note, _low_priority(child.pid))))
