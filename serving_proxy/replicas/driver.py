@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from serving_proxy.errors import InvalidError, LateError, UnavailableError
+from serving_proxy.errors import InvalidError, LateError, ProxyError, UnavailableError
 
 log = logging.getLogger("serving_proxy.replicas")
 
@@ -64,9 +64,11 @@ class Driver:
                 process.stdin.write(json.dumps(asked).encode() + b"\n")
                 await process.stdin.drain()
                 answer = await self._line(process, _CALL_S)
-            except BaseException:
+            except BaseException as error:
                 # Whoever asks next must not get the answer to this request.
                 await self._end()
+                if isinstance(error, OSError) and not isinstance(error, ProxyError):
+                    raise UnavailableError(f"{self._place}: the connection ended, {error}") from error
                 raise
         if "error" in answer:
             raise UnavailableError(str(answer["error"]))
@@ -81,18 +83,21 @@ class Driver:
         if self._process is not None and self._process.returncode is None:
             return self._process
         await self._end()
-        self._process = process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            self._module,
-            json.dumps(self._arguments),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-            env={**os.environ, "RAY_USAGE_STATS_ENABLED": os.environ.get("RAY_USAGE_STATS_ENABLED", "0")},
-            limit=_MOST_BYTES,
-        )
+        try:
+            self._process = process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                self._module,
+                json.dumps(self._arguments),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+                env={**os.environ, "RAY_USAGE_STATS_ENABLED": os.environ.get("RAY_USAGE_STATS_ENABLED", "0")},
+                limit=_MOST_BYTES,
+            )
+        except OSError as error:
+            raise UnavailableError(f"{self._place}: its driver cannot be started, {error}") from error
         self._reader = asyncio.create_task(self._read_tail(process))
         try:
             answer = await self._line(process, _CONNECT_S)
@@ -112,6 +117,8 @@ class Driver:
                 line = await process.stdout.readline()
         except TimeoutError as error:
             raise LateError(f"{self._place}: no answer within {limit_s:g} s, expected a Ray cluster") from error
+        except (OSError, ValueError) as error:
+            raise UnavailableError(f"{self._place}: the answer cannot be read, {error}") from error
         try:
             found = json.loads(line)
         except ValueError as error:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 PREFIX = "replica-"
@@ -115,11 +115,20 @@ class ClusterSeen:
     here: str = ""
 
 
+def is_replica(name: str) -> bool:
+    """Return whether an actor has the name of a replica; other programs may use the namespace too."""
+    number = name.removeprefix(PREFIX)
+    return name.startswith(PREFIX) and number.isdecimal() and str(int(number)) == number
+
+
 def read_cluster(found: Mapping[str, Any]) -> ClusterSeen:
     """Return the cluster that the driver has told of."""
-    replicas = [
-        ReplicaSeen(**{**replica, "servers": tuple(replica.get("servers", ()))}) for replica in found["replicas"]
-    ]
+    # Actors outlive the proxy, so one of another release may tell more than this one knows.
+    known = {one.name for one in fields(ReplicaSeen)}
+    replicas = []
+    for replica in filter(lambda one: is_replica(one["name"]), found["replicas"]):
+        values: dict[str, Any] = {key: value for key, value in replica.items() if key in known}
+        replicas.append(ReplicaSeen(**{**values, "servers": tuple(values.get("servers", ()))}))
     return ClusterSeen(
         tuple(NodeSeen(**node) for node in found["nodes"]),
         tuple(sorted(replicas, key=lambda replica: replica.number)),
