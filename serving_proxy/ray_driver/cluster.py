@@ -10,7 +10,7 @@ from typing import Any
 
 from serving_proxy.ray_driver.lease_holder import Leases
 from serving_proxy.ray_driver.library import import_ray
-from serving_proxy.replicas.records import PREFIX
+from serving_proxy.replicas.records import is_replica
 
 _ANSWER_S = 1.0
 
@@ -53,7 +53,7 @@ class Cluster:
     def look(self) -> dict[str, Any]:
         """Return nodes, replicas and faults, as `ClusterSeen` has them."""
         ray = self._ray
-        names = {name for name in ray.util.list_named_actors() if name.startswith(PREFIX)}
+        names = {name for name in ray.util.list_named_actors() if is_replica(name)}
         for name in names - self._known.keys():
             try:
                 self._known[name] = _Known(ray.get_actor(name))
@@ -89,7 +89,9 @@ class Cluster:
         if spec.get("memory_mb"):
             options["memory"] = int(spec["memory_mb"]) * 1_000_000
         self._faults.pop(name, None)
-        self._known[name] = _Known(actor.options(**options).remote(name, dict(spec), dict(access)))
+        handle = actor.options(**options).remote(name, dict(spec), dict(access))
+        # It tells nothing until it has a node.
+        self._known[name] = _Known(handle, told={"spec": spec["identity"]})
 
     def follow(self, name: str, access: Mapping[str, Any]) -> None:
         """Tell a replica which proxies to follow."""
@@ -100,9 +102,11 @@ class Cluster:
         self._handle(name).drain.remote()
 
     def remove(self, name: str) -> None:
-        """End a replica that has been drained."""
+        """End a replica that has been drained, has no node, or does not answer."""
         handle = self._handle(name)
-        self._ray.wait([handle.end.remote()], timeout=10.0)
+        known = self._known.get(name)
+        has_told = known is not None and "node" in known.told
+        self._ray.wait([handle.end.remote()], timeout=10.0 if has_told else _ANSWER_S)
         self._ray.kill(handle)
         self._known.pop(name, None)
 

@@ -56,7 +56,15 @@ def decide(wanted: int, spec: str, cluster: ClusterSeen, drain_s: float) -> list
     """
     left = {node.id: node.left_s for node in cluster.nodes if node.drains}
     actions = [Action("remove", found.name, "drained") for found in cluster.replicas if found.drained]
-    active = [found for found in cluster.replicas if not found.drains and not found.drained]
+    lost = [found for found in cluster.replicas if _is_lost(found)]
+    actions += [Action("remove", found.name, f"never heard in {found.silent_s:.0f} s") for found in lost]
+    outdated = [found for found in cluster.replicas if _is_pending(found) and found.spec != spec]
+    actions += [Action("remove", found.name, "it has other options than the proxy") for found in outdated]
+    active = [
+        found
+        for found in cluster.replicas
+        if not found.drains and not found.drained and found not in lost and found not in outdated
+    ]
     leaving = [found for found in active if found.answers and found.node in left]
     old = [found for found in active if found.answers and found.spec != spec and found not in leaving]
     kept = [found for found in active if found not in leaving and found not in old]
@@ -68,6 +76,11 @@ def decide(wanted: int, spec: str, cluster: ClusterSeen, drain_s: float) -> list
         *((found, "it has other options than the proxy") for found in old),
         *((found, f"{wanted} replicas are wanted") for found in _surplus(wanted, kept) if not old and not leaving),
     ]:
+        if not replica.answers:
+            # It cannot drain. It has no requests either if it has no node; otherwise it may answer again.
+            if _is_pending(replica):
+                actions.append(Action("remove", replica.name, reason))
+            continue
         seconds = left.get(replica.node)
         must = replica in leaving and seconds is not None and seconds < drain_s + _MARGIN_S
         if not replica.is_ready or ready > wanted or must or (replica in old and _has_no_room(wanted, ready, kept)):
@@ -76,6 +89,16 @@ def decide(wanted: int, spec: str, cluster: ClusterSeen, drain_s: float) -> list
             if replica in old and ready < wanted:
                 break
     return actions
+
+
+def _is_pending(replica: ReplicaSeen) -> bool:
+    """Return whether a replica that this driver has started waits for a node."""
+    return bool(replica.spec) and not replica.node and not replica.answers
+
+
+def _is_lost(replica: ReplicaSeen) -> bool:
+    """Return whether a replica that an earlier driver has started hangs, or has waited too long for a node."""
+    return not replica.spec and not replica.answers and replica.silent_s > HUNG_S
 
 
 def _counts(replica: ReplicaSeen, kept: Sequence[ReplicaSeen]) -> bool:

@@ -53,13 +53,33 @@ def test_missing_replicas_are_started_with_free_numbers() -> None:
 
 
 def test_replicas_that_wait_for_a_node_are_not_started_twice() -> None:
-    assert kinds(2, seen(0), ReplicaSeen("replica-1", silent_s=600.0)) == []
+    assert kinds(2, seen(0), ReplicaSeen("replica-1", spec="s", silent_s=600.0)) == []
 
 
 def test_surplus_replicas_end_from_the_highest_number() -> None:
     assert kinds(1, seen(0), seen(1), seen(2)) == ["drain replica-2", "drain replica-1"]
     assert kinds(1, seen(0, state="loading"), seen(1)) == ["drain replica-0"]
     assert kinds(0, seen(0)) == ["drain replica-0"]
+
+
+def test_surplus_replica_without_a_node_is_removed() -> None:
+    waiting = ReplicaSeen("replica-1", spec="s", silent_s=5.0)
+    assert kinds(1, seen(0), waiting) == ["remove replica-1"]
+    assert kinds(0, waiting) == ["remove replica-1"]
+    # One that has a node may have requests, and drains once it answers.
+    assert kinds(0, replace(waiting, node="n1")) == []
+
+
+def test_replica_that_waits_for_a_node_with_other_options_is_replaced() -> None:
+    waiting = ReplicaSeen("replica-0", spec="old", silent_s=5.0)
+    assert kinds(1, waiting) == ["remove replica-0", "create replica-1"]
+
+
+def test_replica_of_an_earlier_driver_that_never_answers_is_replaced() -> None:
+    silent = ReplicaSeen("replica-0", silent_s=HUNG_S - 1)
+    assert kinds(1, silent) == kinds(0, silent) == []
+    assert kinds(1, replace(silent, silent_s=HUNG_S + 1)) == ["remove replica-0", "create replica-1"]
+    assert kinds(0, replace(silent, silent_s=HUNG_S + 1)) == ["remove replica-0"]
 
 
 def test_drained_replicas_are_removed() -> None:
@@ -119,7 +139,11 @@ def test_new_options_and_another_number_at_the_same_time(wanted: int) -> None:
 def test_cluster_is_read_from_the_driver() -> None:
     told = {
         "nodes": [{"id": "n", "address": "10.0.0.1", "cpus": 4.0, "drains": True, "left_s": None}],
-        "replicas": [{"name": "replica-10", "answers": True}, {"name": "replica-9", "servers": ["http://p"]}],
+        "replicas": [
+            {"name": "replica-10", "answers": True},
+            {"name": "replica-9", "servers": ["http://p"], "later": 1},
+            {"name": "replica-x"},
+        ],
         "faults": {"replica-3": "no module"},
     }
     found = read_cluster(told)
