@@ -114,10 +114,10 @@ class Plane:
         self.totals = totals = Totals()
         profiles = Profiles(control)
         self.replicas = None
-        if replicas is not None and machines is not None:
+        if replicas is not None and self.fleet is not None:
             driver, how = replicas
             scale = make_scale(control, totals, how)
-            self.replicas = Replicas(driver, how, scale, control.note, self.leads, machines.remove)
+            self.replicas = Replicas(driver, how, scale, control.note, self.leads, self.fleet.remove)
         self.guard = Guard(control, totals, self.alerts)
         self.history = History(totals)
         self.cores = Cores(control, totals, profiles)

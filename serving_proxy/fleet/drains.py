@@ -6,10 +6,11 @@ Hosts read it from their `desired.json`, so it reaches every machine that its ag
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 from serving_proxy.deploy.control import Control
-from serving_proxy.errors import NotFoundError, PreconditionError
+from serving_proxy.errors import NotFoundError, PreconditionError, ProxyError
 from serving_proxy.fleet.machines import Machine, Machines
 from serving_proxy.records.features import features_of, named
 
@@ -47,11 +48,12 @@ class Drains:
         """
         before = set(self._control.host_settings.drained)
         if drained:
-            after = before | self._named(name)
+            after = before | self._named(name, checked=True)
         elif name is None:
             after = set()
         else:
-            gone = self._named(name)
+            # What is drained can be released also if its machine is no longer known.
+            gone = _of(name, before) or self._named(name, checked=False)
             # The end of a machine's drain is also that of its hosts.
             after = before - gone - {host for host in before if f"{host.partition('/')[0]}/*" in gone}
             if after == before and (machine := name.partition("/")[0]) != name and f"{machine}/*" in before:
@@ -63,7 +65,19 @@ class Drains:
         for host in sorted(after ^ before):
             self._control.note("drain", f"{host.removesuffix('/*')}: {'drains' if drained else 'may be ready again'}")
 
-    def _named(self, name: str | None) -> set[str]:
+    def forget(self, machine: str) -> None:
+        """Release a machine that has ended for good: another one may get its name."""
+        before = set(self._control.host_settings.drained)
+        after = before - _of(machine, before)
+        if after == before:
+            return
+        self._control.drain(after)
+        # If it cannot be stored now, the next change of a drain stores it.
+        with contextlib.suppress(ProxyError):
+            self._control.repository.set_setting(_SETTING, sorted(after))
+
+    def _named(self, name: str | None, checked: bool) -> set[str]:
+        """Return what a name means; `checked`: raise an error if a host cannot be drained."""
         machines = {machine.name: machine for machine in self._machines.all()}
         if name is None:
             for known in machines.values():
@@ -76,13 +90,20 @@ class Drains:
                 f"machine '{machine_name[:80]}': unknown, expected one of {', '.join(machines) or 'none'}"
             )
         if not host:
-            _check(machine, machine.hosts)
+            if checked:
+                _check(machine, machine.hosts)
             return {f"{machine_name}/*"}
         if host not in machine.hosts:
             others = ", ".join(f"{machine_name}/{other}" for other in sorted(machine.hosts)) or "none"
             raise NotFoundError(f"host '{name[:160]}': unknown, expected one of {others}")
-        _check(machine, [host])
+        if checked:
+            _check(machine, [host])
         return {name}
+
+
+def _of(name: str, drained: Iterable[str]) -> set[str]:
+    """Return what is drained of a machine, or a host if it is drained by its own name."""
+    return {host for host in drained if name in {host, host.partition("/")[0]}}
 
 
 def _check(machine: Machine, hosts: Iterable[str]) -> None:

@@ -43,6 +43,11 @@ class Fleet:
         """Return the views of all machines."""
         return machine_views(self.machines, self.states.order, self._control.host_settings.drained)
 
+    def remove(self, name: str) -> None:
+        """Remove a machine that has ended for good, and its drains."""
+        self.machines.remove(name)
+        self.drains.forget(name)
+
     async def run(self) -> None:
         """Follow the machines until the task is cancelled."""
         while True:

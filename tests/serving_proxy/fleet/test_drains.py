@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import pytest
 from helpers.proxies.agent_runs import Machine
 from helpers.proxies.proxy_runs import ProxyThread, wait_for, write_model
 from serving_proxy import Client
+from serving_proxy.deploy.desired_state import HostSettings
 from serving_proxy.errors import NotFoundError, PreconditionError
+from serving_proxy.fleet.drains import Drains
+from serving_proxy.fleet.machines import Machines
 from serving_proxy.records.features import FIRST
 
 
@@ -73,5 +77,44 @@ def test_what_cannot_be_drained_is_named(tmp_path: Path) -> None:
             client.drain("m-0")
             with pytest.raises(PreconditionError, match="its machine is drained, expected drain --off m-0"):
                 client.drain("m-0/host-0", drain=False)
+            # Only the begin of a drain needs the feature.
+            set_features(machine)
+            (machine.state_dir / "hosts" / "host-0" / "cpus").write_text("2")
+            wait_for(lambda: client.status()["hosts"][0]["cpus"] == "2")
             client.drain("m-0", drain=False)
             assert client.status()["machines"][0]["reason"] == ""
+
+
+class Stored:
+    """Control of a proxy whose settings are in memory."""
+
+    def __init__(self, *drained: str) -> None:
+        self.host_settings = HostSettings(drained=drained)
+        self.repository = self
+        self.stored: list[str] = []
+
+    def setting(self, name: str) -> None:
+        """Return nothing: no proxy was before."""
+
+    def set_setting(self, name: str, value: list[str]) -> None:
+        self.stored = value
+
+    def drain(self, hosts: Iterable[str]) -> None:
+        self.host_settings = HostSettings(drained=tuple(sorted(hosts)))
+
+    def note(self, kind: str, message: str) -> None:
+        """Record nothing."""
+
+
+def test_drain_of_a_machine_that_is_gone_can_end() -> None:
+    control: Any = Stored("m-0/*", "m-1/*", "m-1/host-0", "m-2/host-0")
+    drains = Drains(control, Machines())
+    drains.drain("m-2/host-0", False)
+    assert control.stored == ["m-0/*", "m-1/*", "m-1/host-0"]
+    # A replica's number is used again once it was removed.
+    drains.forget("m-1")
+    assert control.stored == ["m-0/*"]
+    with pytest.raises(NotFoundError):
+        drains.drain("m-1", False)
+    drains.drain("m-0", False)
+    assert control.stored == list(control.host_settings.drained) == []
