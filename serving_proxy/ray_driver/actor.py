@@ -126,15 +126,16 @@ class Replica:
         threading.Event().wait()
 
     def _keep_agent(self) -> None:
-        pause = threading.Event()
+        pause, said = threading.Event(), ""
         while not self._ended:
             try:
                 asyncio.run(self._run_agent())
-                self._fault = ""
-            except (ProxyError, OSError, ValueError) as error:
-                if self._fault != f"agent: {error}":
-                    log.warning("agent: %s", error)
-                self._fault = f"agent: {error}"
+            except Exception as error:
+                # Without an agent the host would serve the same versions for good.
+                if said != str(error):
+                    said = str(error)
+                    log.warning("agent: %s", said, exc_info=not isinstance(error, ProxyError | OSError | ValueError))
+                self._fault = f"agent: {said or type(error).__name__}"
                 pause.wait(_RETRY_S)
 
     async def _run_agent(self) -> None:
@@ -142,8 +143,9 @@ class Replica:
         with self._lock:
             if self._ended:
                 return
-            self._stop_agent = lambda: loop.call_soon_threadsafe(ended.set)
             settings = self._agent_settings()
+            self._stop_agent = lambda: loop.call_soon_threadsafe(ended.set)
+            self._fault = ""
         self._pin()
         try:
             await run(settings, ended)
