@@ -18,7 +18,7 @@ from serving_proxy.agent.cores import DividedCores, divide, machine_of, with_cor
 from serving_proxy.agent.desired import LocalDesired
 from serving_proxy.agent.fetches import Fetches
 from serving_proxy.agent.link import Link
-from serving_proxy.agent.localize import file_key, localize, origin_of, wanted_files
+from serving_proxy.agent.localize import file_key, localize, of_machine, origin_of, wanted_files
 from serving_proxy.agent.memory import Memory
 from serving_proxy.agent.timelines import StoredTimelines
 from serving_proxy.errors import ProxyError
@@ -167,7 +167,8 @@ class Agent:
                 self._wake.set()
 
     def _apply(self, state: MachineState) -> None:
-        known = understood(state.desired, self._hosts)
+        # What hosts of other machines are to do may need features that those here lack.
+        known = understood(of_machine(state.desired, self._link.machine), self._hosts)
         if known.left_out != self.understood.left_out or known.versions != self.understood.versions:
             for reason in (*known.left_out, *(f"{name}: {why}" for name, why in known.versions.items())):
                 log.warning("%s", reason)
@@ -175,7 +176,7 @@ class Agent:
         wanted = {name: entry for name, entry in wanted_files(state.desired).items() if name not in known.versions}
         self.fetches.want(wanted)
         desired = known.desired if self._timelines is None else self._timelines.localize(known.desired)
-        body = localize(desired, self.memory.paths, self._desired.body, known.versions, self._link.machine)
+        body = localize(desired, self.memory.paths, self._desired.body, known.versions)
         body = self._divided(body, state)
         is_complete = not self.fetches.running and body["models"].keys() == state.desired["models"].keys()
         if self._desired.body is None and not is_complete:

@@ -31,27 +31,33 @@ def wanted_files(desired: Mapping[str, Any]) -> dict[str, Json]:
     return {f"{model}/{number}": entry for model, number, entry in _versions(desired)}
 
 
+def of_machine(desired: Mapping[str, Any], machine: str) -> Json:
+    """Return the proxy's state with only this machine's hosts, by their names there: it names them `MACHINE/HOST`."""
+    if "hosts" not in desired:
+        return {**desired}
+    hosts = _of_machine(desired["hosts"], machine)
+    body = {key: value for key, value in desired.items() if key != "hosts"}
+    return {**body, "hosts": hosts} if hosts else body
+
+
 def localize(
     desired: Mapping[str, Any],
     paths: Mapping[str, str],
     before: Mapping[str, Any] | None,
     beyond: Collection[str] = (),
-    machine: str = "",
 ) -> Json:
     """Return what the hosts of a machine are to serve.
 
     Parameters
     ----------
     desired : dict
-        The proxy's state, without its generation.
+        The state of the machine (`of_machine`), without its generation.
     paths : dict of str to str
         Local path by `file_key`, of all files that are there.
     before : dict or None
         What the hosts are to serve now.
     beyond : collection of str
         Versions (`model/version`) that no host of this machine can serve.
-    machine : str
-        Its name; the proxy names hosts `MACHINE/HOST`.
 
     Returns
     -------
@@ -65,7 +71,7 @@ def localize(
         if (found := _model(name, model, paths, earlier.get(name), beyond)) is not None
     }
     body = {**desired, "models": models}
-    hosts = _hosts(_of_machine(desired.get("hosts", {}), machine), models)
+    hosts = _hosts(desired.get("hosts", {}), models)
     body.pop("hosts", None)
     return {**body, "hosts": hosts} if hosts else body
 

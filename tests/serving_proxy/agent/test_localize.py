@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from serving_proxy.agent.localize import file_key, localize, origin_of, wanted_files
+from serving_proxy.agent.localize import file_key, localize, of_machine, origin_of, wanted_files
 
 HASH = "a" * 64
 
@@ -65,3 +65,9 @@ def test_key_of_files_contains_path_and_hash() -> None:
     assert file_key(entry) == f"/models/1#{HASH}"
     assert origin_of(file_key(entry)) == "/models/1"
     assert file_key({"path": "/m"}) == "/m" == origin_of("/m")
+
+
+def test_machine_gets_the_settings_of_its_hosts() -> None:
+    hosts = {"m/host-0": {"drained": True}, "other/host-0": {"later": 1}}
+    assert of_machine({"models": {}, "hosts": hosts}, "m") == {"models": {}, "hosts": {"host-0": {"drained": True}}}
+    assert of_machine({"models": {}, "hosts": hosts}, "third") == of_machine({"models": {}}, "m") == {"models": {}}
