@@ -16,8 +16,8 @@ _HELP = """Stop the hosts for maintenance, after their requests in flight have e
 
 Hosts that were not started by this proxy are not affected. A restart of the proxy starts its hosts again.
 
-With `--engine agents` the hosts of machines are drained: they end in order, and are not ready until `drain --off`, even
-if what runs them starts them again.
+With `--engine agents` or `ray` the hosts of machines are drained: they end in order, and are not ready until
+`drain --off`, even if what runs them starts them again.
 
 **Examples**
 

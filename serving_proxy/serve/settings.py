@@ -111,9 +111,11 @@ class ServeSettings(ServeOptions, BaseSettings):
             self._check_no_replicas()
         if self.engine == "local":
             if self.agent_token_file is not None:
-                raise InvalidError(f"--agent-token-file {self.agent_token_file}: expected --engine agents with it")
+                raise InvalidError(
+                    f"--agent-token-file {self.agent_token_file}: expected --engine agents or ray with it"
+                )
             if self.shared_store is not None:
-                raise InvalidError(f"--shared-store {self.shared_store}: expected --engine agents with it")
+                raise InvalidError(f"--shared-store {self.shared_store}: expected --engine agents or ray with it")
             return
         if self.shared_store is not None and self.discard_state:
             raise InvalidError("--discard-state: with --shared-store, expected an empty --shared-store instead")
