@@ -25,7 +25,6 @@ from serving_proxy.system.files import read_regular
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _KIND = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
 _URL, _RENEWALS = "recprocessor/url", "recprocessor/renewals"
-_REQUEST_S = 5.0
 _MOST_BYTES = 64 * 1024
 _RIGHTS = "the rights to get, create and update leases (a Role, as in the Helm chart)"
 
@@ -43,6 +42,8 @@ class KubernetesLease:
         URL of the API server.
     account : Path
         Folder with `token`, which is read for each request because Kubernetes replaces it, and `ca.crt`.
+    request_s : float [s]
+        Longest time to wait for an answer.
 
     Raises
     ------
@@ -53,7 +54,7 @@ class KubernetesLease:
     #: It may be lost while the log is not.
     is_apart = True
 
-    def __init__(self, name: str, namespace: str, server: str, account: Path) -> None:
+    def __init__(self, name: str, namespace: str, server: str, account: Path, request_s: float) -> None:
         self._name = name
         self._namespace = namespace
         self._account = account
@@ -62,7 +63,7 @@ class KubernetesLease:
             self._client = httpx.Client(
                 base_url=server,
                 verify=ssl.create_default_context(cafile=str(account / "ca.crt")),
-                timeout=_REQUEST_S,
+                timeout=request_s,
                 trust_env=False,
             )
         except (OSError, ValueError) as error:
@@ -164,7 +165,7 @@ class KubernetesLease:
         return f"Lease {self._namespace}/{self._name}"
 
 
-def lease_of_cluster(name: str) -> KubernetesLease:
+def lease_of_cluster(name: str, request_s: float) -> KubernetesLease:
     """Return a Lease in the namespace of this pod.
 
     Raises
@@ -182,7 +183,8 @@ def lease_of_cluster(name: str) -> KubernetesLease:
             f"--lease kubernetes:{name}: {error}; expected the token of a service account "
             "(automountServiceAccountToken)"
         ) from error
-    return KubernetesLease(name, namespace, f"https://{f'[{host}]' if ':' in host else host}:{port}", ACCOUNT)
+    server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+    return KubernetesLease(name, namespace, server, ACCOUNT, request_s)
 
 
 def _said(answer: httpx.Response) -> str:

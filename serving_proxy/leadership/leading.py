@@ -17,6 +17,14 @@ log = logging.getLogger("serving_proxy.leadership")
 # The holder stops to lead before others may take the lease.
 _HELD_SHARE = 0.8
 _RENEWALS = 6
+# After a request that gets no answer there must be time for another one.
+_REQUESTS = 3
+_MOST_REQUEST_S = 5.0
+
+
+def request_limit(lasts_s: float) -> float:
+    """Return how long a request to renew a lease may take [s], from the time that the lease lasts."""
+    return min(_MOST_REQUEST_S, lasts_s / _REQUESTS)
 
 
 def boot_time() -> float:
@@ -103,8 +111,9 @@ class Leadership:
 
     async def keep(self) -> None:
         """Renew the lease until it is lost, or the task is cancelled."""
+        pause_s = self.period_s
         while self._held is not None:
-            await asyncio.sleep(self.period_s)
+            await asyncio.sleep(pause_s)
             begun = boot_time()
             if begun >= self._until:
                 log.error("the lease was not renewed in time; this proxy no longer leads")
@@ -116,7 +125,10 @@ class Leadership:
                     break
             except ProxyError as error:
                 log.warning("lease: %s", error)
+                # At once if the failure has taken long: there is time for one more try.
+                pause_s = max(0.0, begun + self.period_s - boot_time())
                 continue
+            pause_s = self.period_s
             self._until = begun + _HELD_SHARE * self._lasts_s
         self.resign()
 

@@ -25,6 +25,8 @@ class SharedBucket:
     url : StoreUrl
     store : Store, optional
         What reads the bucket; by default one with short time limits.
+    request_s : float [s]
+        Longest time of one request, with its body, without `store`.
 
     Raises
     ------
@@ -32,9 +34,9 @@ class SharedBucket:
         The library that reads such stores is not installed.
     """
 
-    def __init__(self, url: StoreUrl, store: Store | None = None) -> None:
+    def __init__(self, url: StoreUrl, store: Store | None = None, request_s: float = _REQUEST_S) -> None:
         self.url = url
-        self._store: Store = store or ObjectStore(url.scheme, url.bucket, _REQUEST_S)
+        self._store: Store = store or ObjectStore(url.scheme, url.bucket, request_s)
         self._is_checked = False
 
     def create(self, name: str, data: bytes) -> bool:

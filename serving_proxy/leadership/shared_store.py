@@ -122,8 +122,14 @@ class SharedFolder:
             raise UnavailableError(f"{self.folder / name}: {said}, expected the store that proxies share") from error
 
 
-def open_shared_store(url: str) -> SharedStore:
+def open_shared_store(url: str, request_s: float | None = None) -> SharedStore:
     """Open the store of a path, or of a URL of a folder or bucket.
+
+    Parameters
+    ----------
+    url : str
+    request_s : float or None [s]
+        Longest time of one request to a bucket; None: one that is enough for large objects.
 
     Raises
     ------
@@ -136,7 +142,8 @@ def open_shared_store(url: str) -> SharedStore:
     if place.scheme in _BUCKETS:
         from serving_proxy.leadership.shared_bucket import SharedBucket
 
-        return SharedBucket(parse_url(url, "--shared-store"))
+        place_url = parse_url(url, "--shared-store")
+        return SharedBucket(place_url) if request_s is None else SharedBucket(place_url, request_s=request_s)
     if place.scheme or not url:
         raise InvalidError(
             f"--shared-store {url}: expected a folder, or a URL such as file:///mnt/recprocessor or s3://BUCKET/PATH"

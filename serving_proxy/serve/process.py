@@ -161,8 +161,9 @@ class _Proxy:
     async def run_among_others(self, begin: Begin, shared: str) -> None:
         """Follow the proxy that leads, and lead whenever this proxy gets the lease."""
         store = open_shared_store(shared)
-        lease = open_lease(self.settings.lease, store, (self.settings.ray_address, self.settings.ray_namespace))
-        leadership = Leadership(lease, advertised_url(self.url), self.settings.lease_timeout)
+        cluster, lasts_s = (self.settings.ray_address, self.settings.ray_namespace), self.settings.lease_timeout
+        lease = open_lease(self.settings.lease, shared, cluster, lasts_s)
+        leadership = Leadership(lease, advertised_url(self.url), lasts_s)
         standby = StandbyApp(lambda: None if leadership.seen is None else leadership.seen.url)
         switched = SwitchedApp(standby)
         async with self._serving(switched) as serving:

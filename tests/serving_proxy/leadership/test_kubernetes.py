@@ -29,7 +29,7 @@ def api(tmp_path: Path) -> Iterator[ApiServer]:
 
 
 def lease(api: ApiServer) -> KubernetesLease:
-    return KubernetesLease(NAME, NAMESPACE, api.url, api.account)
+    return KubernetesLease(NAME, NAMESPACE, api.url, api.account, 5.0)
 
 
 def held(term: int, holder: str = "a") -> Held:
@@ -143,13 +143,13 @@ def test_wrong_tokens_other_authorities_and_a_silent_server_are_named(api: ApiSe
         with pytest.raises(UnavailableError, match=f"certificate verify failed.*expected the API server at {api.url}"):
             lease(api).read()
     with pytest.raises(UnavailableError, match="expected the API server at"):
-        KubernetesLease(NAME, NAMESPACE, other.url, api.account).read()
+        KubernetesLease(NAME, NAMESPACE, other.url, api.account, 5.0).read()
 
 
 def test_a_proxy_outside_of_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(InvalidError, match="no KUBERNETES_SERVICE_HOST, expected a pod"):
-        lease_of_cluster(NAME)
+        lease_of_cluster(NAME, 5.0)
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def pod(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_pod_without_a_token_is_refused(pod: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(kubernetes, "ACCOUNT", tmp_path / "none")
     with pytest.raises(InvalidError, match="automountServiceAccountToken"):
-        lease_of_cluster(NAME)
+        lease_of_cluster(NAME, 5.0)
 
 
 def test_a_standby_leads_when_the_leader_ends(api: ApiServer, pod: None, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from serving_proxy.errors import UnavailableError
 from serving_proxy.leadership import leading
-from serving_proxy.leadership.leading import Leadership
+from serving_proxy.leadership.leading import Leadership, request_limit
 from serving_proxy.leadership.lease import Held, StoreLease
 from serving_proxy.leadership.shared_store import SharedFolder
 
@@ -95,6 +95,39 @@ def test_proxy_that_was_stopped_no_longer_leads_when_it_wakes_up(lease: StoreLea
         assert first.lost.is_set()
 
     asyncio.run(run())
+
+
+def test_renewal_is_tried_again_at_once_if_its_failure_has_taken_long(
+    lease: StoreLease, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # How long each renewal takes, and its result; None: no answer.
+    renewals = iter([(request_limit(6.0), None), (0.0, None), (0.0, True), (0.0, False)])
+    slept = []
+
+    async def sleep(pause_s: float) -> None:
+        slept.append(pause_s)
+        clock.now += pause_s
+
+    def renew(held: Held) -> bool:
+        took_s, result = next(renewals)
+        clock.now += took_s
+        if result is None:
+            raise UnavailableError("no answer")
+        return result
+
+    first = Leadership(lease, "http://a", 6.0)
+    monkeypatch.setattr(lease, "renew", renew)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    assert asyncio.run(first.look())
+    asyncio.run(first.keep())
+    # A store that refuses at once is not asked without a pause.
+    assert slept == [1.0, 0.0, 1.0, 1.0]
+    assert first.lost.is_set()
+    assert next(renewals, None) is None
+
+
+def test_requests_are_short_enough_for_another_try() -> None:
+    assert [request_limit(lasts_s) for lasts_s in (1.5, 6.0, 600.0)] == [0.5, 2.0, 5.0]
 
 
 def test_released_lease_is_taken_at_once(lease: StoreLease) -> None:
