@@ -181,10 +181,16 @@ class ElasticTable {
   };
   struct Tombstones {
     bool active = false;
-    // Whether there were more than kMostTombstones, which are all gone, or a publisher's cut was not read to its end.
+    // Whether there were more than kMostTombstones, which are all gone, a publisher's cut was not read to its end, or the
+    // key of a row that was evicted could not be read.
     bool lost = false;
     std::vector<uint64_t> keys;
     std::vector<std::string> texts;
+
+    void Lose() {
+      *this = Tombstones();
+      lost = true;
+    }
   };
 
   /// Runs `body(segment, positions, count, &again)` for all pending positions, grouped, with the segment locked; positions
@@ -230,6 +236,8 @@ class ElasticTable {
   void EvictRow(Segment* segment, uint64_t hash, uint32_t row);
   size_t recorded_evictions() const;
   void RecordEviction(uint64_t key, std::string_view text, bool candidate);
+  /// Lets all who want to know what was evicted read all rows instead.
+  void LoseEvictions();
 
   const TableConfig config_;
   const std::unique_ptr<const Optimizer> optimizer_;

@@ -194,12 +194,18 @@ void ElasticTable::RecordEviction(uint64_t key, std::string_view text, bool cand
     // Only checkpoints know of candidates.
     if (!one.active || (candidate && consumer != kCheckpointConsumer)) continue;
     if (one.keys.size() >= kMostTombstones) {
-      one = Tombstones();
-      one.lost = true;
+      one.Lose();
       continue;
     }
     one.keys.push_back(key);
     if (config_.string_keys) one.texts.emplace_back(text);
+  }
+}
+
+void ElasticTable::LoseEvictions() {
+  const std::lock_guard<std::mutex> lock(tombstones_mutex_);
+  for (Tombstones& one : tombstones_) {
+    if (one.active) one.Lose();
   }
 }
 

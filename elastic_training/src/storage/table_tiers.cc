@@ -120,13 +120,21 @@ void ElasticTable::EvictFromSsd(Segment* segment, const std::vector<uint32_t>& r
   for (size_t begin = 0; begin < rows.size(); begin += kMostReads) {
     const size_t count = std::min(kMostReads, rows.size() - begin);
     for (size_t i = 0; i < count; ++i) places[i] = segment->ssd().place(SsdSlot(rows[begin + i]));
+    // Rows whose keys cannot be read are evicted all the same: else each update would fail that comes past them.
+    bool known = records;
     if (records) {
-      store_.log->Read(places.data(), nullptr, count, read.data(), values, found.data(), headers.data());
+      try {
+        store_.log->Read(places.data(), nullptr, count, read.data(), values, found.data(), headers.data());
+        known = std::find(found.begin(), found.begin() + count, 0) == found.begin() + count;
+      } catch (const SsdError& error) {
+        if (error.kind() != SsdError::Kind::kDamaged) throw;
+        known = false;
+      }
+      if (!known) LoseEvictions();
     }
     for (size_t i = 0; i < count; ++i) {
       const uint32_t row = rows[begin + i];
-      if (records && found[i] == 0) throw NoRowAt(places[i]);
-      if (records) RecordEviction(headers[i].key(), segment->text(row), /*candidate=*/false);
+      if (known) RecordEviction(headers[i].key(), segment->text(row), /*candidate=*/false);
       evicted_.fetch_add(1, std::memory_order_relaxed);
       segment->Remove(/*hash=*/0, row);
     }

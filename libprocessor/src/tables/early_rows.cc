@@ -16,6 +16,7 @@ constexpr size_t kBytesOfRequest = 16384;  // what else a request that waits tak
 constexpr auto kUse = ByteBudget::Use::kRun;
 
 std::atomic<int64_t> g_bytes{0};
+std::atomic<int64_t> g_pieces{0};  // that are read
 thread_local EarlyRowsList t_current;
 
 // Takes memory from the budget of early rows, and from that of requests.
@@ -40,18 +41,24 @@ EarlyRows::~EarlyRows() {
 }
 
 void EarlyRows::Want(TieredRows* rows, absl::Span<const uint32_t> numbers) {
+  if (wanted_.size() >= kMostWanted) return;
   if (missing_.size() <= numbers.size()) missing_.resize(numbers.size() + 1);
   const size_t count = rows->cache_->FindMissing(numbers, rows->num_rows_, missing_.data());
-  for (size_t i = 0; i < count; ++i) wanted_.push_back({rows, numbers[missing_[i]], nullptr});
+  for (size_t i = 0; i < count && wanted_.size() < kMostWanted; ++i) {
+    wanted_.push_back({rows, numbers[missing_[i]], nullptr});
+  }
 }
 
 bool EarlyRows::Prepare() {
-  if (wanted_.empty()) return false;
+  missing_ = {};
+  if (wanted_.empty() || g_pieces.load(std::memory_order_relaxed) >= kMostPieces) return false;
   std::sort(wanted_.begin(), wanted_.end());
   const auto same = [](const TieredMiss& a, const TieredMiss& b) { return !(a < b) && !(b < a); };
   wanted_.erase(std::unique(wanted_.begin(), wanted_.end(), same), wanted_.end());
   wanted_.resize(layout_.LayOut(wanted_, 0, wanted_.size(), kMostBytes / 8));
-  const auto bytes = static_cast<int64_t>(layout_.bytes() + kBytesOfRequest);
+  wanted_.shrink_to_fit();
+  const auto bytes =
+      static_cast<int64_t>(layout_.bytes() + kBytesOfRequest + 2 * wanted_.capacity() * sizeof(TieredMiss));
   if (!Claim(bytes)) return false;
   claimed_ = bytes;
   buffer_ = static_cast<uint8_t*>(NewBlock(layout_.bytes(), kBufferAlignment));
@@ -64,10 +71,12 @@ bool EarlyRows::Prepare() {
 
 void EarlyRows::Start(const std::shared_ptr<EarlyRows>& rows, std::function<void()> ended) {
   rows->ended_ = std::move(ended);
+  g_pieces.fetch_add(static_cast<int64_t>(rows->pieces.size()), std::memory_order_relaxed);
   StartReads(rows);
 }
 
 void EarlyRows::Finished() noexcept {
+  g_pieces.fetch_sub(static_cast<int64_t>(pieces.size()), std::memory_order_relaxed);
   const std::function<void()> ended = std::exchange(ended_, nullptr);
   ended();
 }

@@ -26,6 +26,9 @@ class EarlyRows : public StartedReads {
  public:
   /// What is read for all requests that wait takes at most so much memory; the rows of one request, an eighth.
   static constexpr int64_t kMostBytes = int64_t{64} << 20;
+  /// With so many pieces on the way, a device that gives nothing any more may have all of them: then requests read when they
+  /// run, each by itself. A device that works has enough to do.
+  static constexpr int64_t kMostPieces = 256;
 
   /// `tables`: keeps those of which rows are wanted.
   explicit EarlyRows(std::shared_ptr<const void> tables) : tables_(std::move(tables)) {}
@@ -33,7 +36,8 @@ class EarlyRows : public StartedReads {
   EarlyRows(const EarlyRows&) = delete;
   EarlyRows& operator=(const EarlyRows&) = delete;
 
-  /// Asks for the rows `numbers[i]` of the file that are not in its cache; other numbers are passed over.
+  /// Asks for the rows `numbers[i]` of the file that are not in its cache; other numbers, and more than can be read early,
+  /// are passed over.
   void Want(TieredRows* rows, absl::Span<const uint32_t> numbers);
 
   /// Takes the memory for as many rows as may be read early.
@@ -56,6 +60,8 @@ class EarlyRows : public StartedReads {
   static int64_t BytesOfAll();
 
  private:
+  static constexpr size_t kMostWanted = 1 << 16;  // rows of a request, with those that it needs several times
+
   void Finished() noexcept override;
 
   std::shared_ptr<const void> tables_;

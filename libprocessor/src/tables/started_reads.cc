@@ -2,6 +2,7 @@
 #include "src/tables/started_reads.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -87,6 +88,9 @@ class ReadQueue {
   }
 
   void Run() {
+    // It reads for all models, but was started by a thread that may be bound to the CPUs of one.
+    cpu_set_t cpus;
+    if (sched_getaffinity(getpid(), sizeof(cpus), &cpus) == 0) sched_setaffinity(0, sizeof(cpus), &cpus);
     IoRing ring;
     for (size_t i = 0; i < kMostReads; ++i) free_.push_back(kMostReads - 1 - i);
     const int error = ring.Open(2 * kMostReads);

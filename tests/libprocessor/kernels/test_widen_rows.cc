@@ -99,7 +99,8 @@ TEST(WidenRows, ChangedRowsHaveFullWidth) {
 TEST(WidenRows, TieredTablesNeedRowsOfOneWidth) {
   std::shared_ptr<const EmbeddingTable> table;
   const std::string path = std::string(PROCESSOR_GOLDEN) + "/table/narrow_int8_string.emb";
-  const absl::Status status = EmbeddingTable::Open(path, {.tiered = true, .cache_share = 1.0, .share_folder = {}}, &table);
+  const absl::Status status =
+      EmbeddingTable::Open(path, {.tiered = true, .cache_share = 1.0, .share_folder = {}}, &table);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   EXPECT_NE(status.message().find(path), std::string::npos) << status;
   EXPECT_NE(status.message().find("narrow_table_rows"), std::string::npos) << status;

@@ -154,6 +154,15 @@ TEST_F(EarlyRowsTest, RequestsThatFindNoMemoryReadLater) {
   EXPECT_EQ(ByteBudget::Requests().in_use(), claimed);
 }
 
+TEST_F(EarlyRowsTest, ARowThatARequestNeedsManyTimesTakesLittleMemory) {
+  const int64_t before = EarlyRows::BytesOfAll();
+  const auto rows = std::make_shared<EarlyRows>(table_);
+  for (int i = 0; i < 10; ++i) rows->Want(table_->tiered(), std::vector<uint32_t>(100000, 9));
+  ASSERT_TRUE(rows->Prepare());
+  EXPECT_EQ(rows->pieces.size(), 1);
+  EXPECT_LT(EarlyRows::BytesOfAll() - before, 3 << 16) << "a block, and what a request takes";
+}
+
 TEST_F(EarlyRowsTest, ScopesOfAThreadLieInEachOther) {
   const auto one = std::make_shared<EarlyRows>(table_);
   const EarlyRows* const list[] = {one.get()};

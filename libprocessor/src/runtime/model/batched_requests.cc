@@ -106,16 +106,33 @@ class BatchedRequests::WaitedRequest : public Request {
   absl::Status WaitForRows() {
     FindRows();
     if (early == nullptr) return absl::OkStatus();
-    const auto came = std::make_shared<Latch>();
-    EarlyRows::Start(early, [came] { came->Set(); });
-    if (deadline_us == 0) return came->Wait(), absl::OkStatus();
-    return came->WaitUntil(deadline_us) ? absl::OkStatus() : DeadlinePassed();
+    came_ = std::make_shared<Latch>();
+    EarlyRows::Start(early, [came = came_] { came->Set(); });
+    waits_.store(came_.get());
+    // From here on, a thread that stops the request ends the wait.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    bool in_time = true;
+    if (!cancellation.requested()) {
+      deadline_us == 0 ? came_->Wait() : static_cast<void>(in_time = came_->WaitUntil(deadline_us));
+    }
+    if (cancellation.requested()) return cancellation.why();
+    return in_time ? absl::OkStatus() : DeadlinePassed();
   }
 
   void Ran() noexcept override { Finish().IgnoreError(); }
   void Fail(const absl::Status&) noexcept override {}
-  // While it waits, its own thread checks the deadline, and freeing a model ends all waiting requests.
-  bool Stop(const absl::Status& why) noexcept override { return cancellation.Request(why); }
+  // While it waits in the batcher, its own thread checks the deadline, and freeing a model ends all waiting requests.
+  bool Stop(const absl::Status& why) noexcept override {
+    const bool first = cancellation.Request(why);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (Latch* const waits = waits_.load()) waits->Set();
+    return first;
+  }
+
+ private:
+  // Destroyed once the watch knows the request no more, and so after the last Stop().
+  std::shared_ptr<Latch> came_;
+  std::atomic<Latch*> waits_{nullptr};
 };
 
 // An asynchronous request. It is admitted, and owns itself, until it has been run or has failed.
@@ -148,6 +165,7 @@ class BatchedRequests::StartedRequest : public Request, public std::enable_share
     const auto self = shared_from_this();
     if (!Attempt([&] { return came = [self] { self->RowsCame(); }, absl::OkStatus(); }).ok()) return false;
     waits_for_rows_.store(true);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     // From here on, a thread that stops the request may end it. One that was stopped before ends when it is run.
     if (cancellation.requested()) {
       const bool is_mine = waits_for_rows_.exchange(false);
@@ -197,7 +215,12 @@ class BatchedRequests::StartedRequest : public Request, public std::enable_share
  private:
   void RowsCame() noexcept {
     const OutsideCalls::Scope call(calls_);
-    if (waits_for_rows_.exchange(false)) batcher_.Resume(this);
+    if (!waits_for_rows_.exchange(false)) return;  // it was stopped meanwhile
+    batcher_.Resume(this);
+    // A request that was stopped before it was listed must not wait in the list.
+    if (cancellation.requested()) {
+      if (BatchEntry* const waiting = batcher_.Remove(id)) waiting->Fail(cancellation.why());
+    }
   }
 
   // `end`: the status to report; null if the end has been reported.

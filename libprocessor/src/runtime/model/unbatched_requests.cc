@@ -153,6 +153,7 @@ class UnbatchedRequests::SlotTask : public Task, public RequestCall, public std:
     if (early == nullptr) return false;
     begin_ns_.store(0, std::memory_order_relaxed);
     waits_for_rows_.store(true);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     // From here on, a thread that stops the request may end it. One that was stopped before ends here.
     if (cancellation.requested()) return !waits_for_rows_.exchange(false);
     EarlyRows::Start(early, std::move(came));
@@ -163,7 +164,11 @@ class UnbatchedRequests::SlotTask : public Task, public RequestCall, public std:
     const OutsideCalls::Scope call(calls_);
     if (!waits_for_rows_.exchange(false)) return;  // it was stopped meanwhile
     const absl::Status status = Attempt([&] { return slot_->Resume(shared_from_this()); });
-    if (!status.ok()) Fail(status);
+    if (!status.ok()) return Fail(status);
+    // A request that was stopped before it was queued must not wait in the queue.
+    if (cancellation.requested()) {
+      if (const std::shared_ptr<Task> waiting = slot_->Remove(id)) waiting->Fail(cancellation.why());
+    }
   }
 
   // `status`: the status to report; null if the end has been reported.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -319,6 +320,30 @@ TEST(TableTiers, SweepsTellTheKeysThatTheyEvictFromSsd) {
   EXPECT_EQ(table->log()->live(), 0);
   const Changes changes = ChangesOf(table.get());
   EXPECT_EQ(changes.evicted, std::set<uint64_t>(keys.begin(), keys.end()));
+}
+
+TEST(TableTiers, SweepsEvictRowsWhoseRecordsAreDamaged) {
+  const std::string folder = FolderOf("damaged");
+  const auto table = TieredTable("damaged", folder);
+  const std::vector<uint64_t> keys = Keys(1, 3000);
+  table->Follow();
+  table->Insert({keys.data(), nullptr, keys.size()}, RowContents());
+  MoveToSsd(table.get(), {keys.begin(), keys.begin() + 2000});
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != LogFile::kSuffix) continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(LogFile::kHeaderBytes + 30));
+    file.put('\x55');
+    ++files;
+  }
+  ASSERT_GT(files, 0);
+  uint64_t cursor = 0;
+  do cursor = table->Sweep(cursor, [](const RowView&) { return RowFate::kEvict; });
+  while (cursor != 0);
+  EXPECT_EQ(table->counts().ssd, 0);
+  EXPECT_NE(MessageOf([&] { ChangesOf(table.get()); }).find("are not known"), std::string::npos)
+      << "whoever follows the table has to read all of it";
 }
 
 TEST(TableTiers, SayWhatDoesNotFit) {
