@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -44,6 +45,11 @@ LONGEST_FIRST = [
 hypothesis.settings.register_profile("fuzz", max_examples=3000, deadline=None, print_blob=True)
 hypothesis.settings.register_profile("suite", max_examples=100, deadline=None, derandomize=True)
 hypothesis.settings.load_profile("suite")
+
+
+# A shell starts programs in the background so that they ignore SIGINT, and so would all programs that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -329,15 +330,17 @@ TEST(TableTiers, SweepsEvictRowsWhoseRecordsAreDamaged) {
   table->Follow();
   table->Insert({keys.data(), nullptr, keys.size()}, RowContents());
   MoveToSsd(table.get(), {keys.begin(), keys.begin() + 2000});
-  size_t files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() != LogFile::kSuffix) continue;
-    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(static_cast<std::streamoff>(LogFile::kHeaderBytes + 30));
-    file.put('\x55');
-    ++files;
+  // A thread writes the records.
+  std::fstream file(folder + "/" + LogFile::NameOf(1), std::ios::in | std::ios::out | std::ios::binary);
+  char first[32] = {};
+  while (std::all_of(std::begin(first), std::end(first), [](char byte) { return byte == 0; })) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    file.seekg(LogFile::kHeaderBytes);
+    ASSERT_TRUE(file.read(first, sizeof(first)));
   }
-  ASSERT_GT(files, 0);
+  file.seekp(LogFile::kHeaderBytes + 30);
+  file.put(static_cast<char>(~first[30]));
+  file.close();
   uint64_t cursor = 0;
   do cursor = table->Sweep(cursor, [](const RowView&) { return RowFate::kEvict; });
   while (cursor != 0);
