@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 PREFIX = "replica-"
-RAY_MISSING = "--engine ray: Ray is not installed, expected `pip install 'recprocessor[ray]'`"
+RAY_MISSING = "--engine ray: Ray is not installed, expected `pip install '.[ray]'` in a checkout"
 
 
 @dataclass(frozen=True)
