@@ -12,10 +12,7 @@
 
 #include "src/storage/line_memory.h"
 #include "src/storage/row_layout.h"
-
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
+#include "src/storage/tag_matches.h"
 
 namespace elastic_training {
 
@@ -104,18 +101,6 @@ class BucketIndex {
   static uint8_t tag(uint64_t hash) { return static_cast<uint8_t>(hash) == 0 ? 1 : static_cast<uint8_t>(hash); }
   uint32_t home(uint64_t hash) const { return (hash & 0xffffffff) * bucket_count_ >> 32; }
   uint32_t next(uint32_t bucket) const { return bucket + 1 == bucket_count_ ? 0 : bucket + 1; }
-
-  // Bit i is set if tag i is equal to `tag`.
-  static uint32_t Matches(const Bucket& bucket, uint8_t tag) {
-#ifdef __SSE2__
-    const __m128i tags = _mm_load_si128(reinterpret_cast<const __m128i*>(bucket.tags));
-    return _mm_movemask_epi8(_mm_cmpeq_epi8(tags, _mm_set1_epi8(static_cast<char>(tag)))) & ((1 << kEntries) - 1);
-#else
-    uint32_t matches = 0;
-    for (uint32_t i = 0; i < kEntries; ++i) matches |= static_cast<uint32_t>(bucket.tags[i] == tag) << i;
-    return matches;
-#endif
-  }
 
   // The bucket and the place in it of an entry that is present.
   void Locate(uint64_t hash, uint32_t row, uint32_t* bucket, uint32_t* entry) const;

@@ -16,10 +16,7 @@
 #include "src/ssd/record.h"
 #include "src/storage/line_memory.h"
 #include "src/storage/row_layout.h"
-
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
+#include "src/storage/tag_matches.h"
 
 namespace elastic_training {
 
@@ -141,18 +138,6 @@ class SsdIndex {
   uint32_t next(uint32_t bucket) const { return bucket + 1 == bucket_count_ ? 0 : bucket + 1; }
   // Takes a free entry for a hash.
   uint32_t Take(uint64_t hash);
-
-  // Bit i is set if tag i is equal to `tag`.
-  static uint32_t Matches(const Bucket& bucket, uint8_t tag) {
-#ifdef __SSE2__
-    const __m128i tags = _mm_load_si128(reinterpret_cast<const __m128i*>(bucket.tags));
-    return _mm_movemask_epi8(_mm_cmpeq_epi8(tags, _mm_set1_epi8(static_cast<char>(tag)))) & ((1 << kEntries) - 1);
-#else
-    uint32_t matches = 0;
-    for (uint32_t i = 0; i < kEntries; ++i) matches |= static_cast<uint32_t>(bucket.tags[i] == tag) << i;
-    return matches;
-#endif
-  }
 
   LineMemory<Bucket> memory_;
   LineMemory<StringPlace> texts_;
