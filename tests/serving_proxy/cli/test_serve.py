@@ -96,7 +96,7 @@ def test_wrong_settings_are_one_line(tmp_path: Path, words: list[str], said: str
 
 def test_ray_is_needed_for_its_engine_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(InvalidError, match=r"pip install 'recprocessor\[ray\]'"):
+    with pytest.raises(InvalidError, match=r"pip install '\.\[ray\]'"):
         ServeSettings(state_dir=tmp_path, engine="ray").check()
     ServeSettings(state_dir=tmp_path, host="none").check()
 
