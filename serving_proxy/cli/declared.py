@@ -8,7 +8,6 @@ import inspect
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import typer
@@ -16,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from serving_proxy.cli.commands import Command, option, set_parameters
-from serving_proxy.cli.options import json_object, seconds
+from serving_proxy.cli.options import json_object, place, seconds
 from serving_proxy.errors import InvalidError
 from serving_proxy.records.option import CliGroup, CliOption
 
@@ -60,7 +59,7 @@ class _Declared:
     def read(self, value: Any) -> Any:
         """Convert the typed value to the value for the proxy."""
         if self.option.word is not None:
-            return str(value) if str(value) == self.option.word else str(value.absolute())
+            return value if value == self.option.word else place(value)
         if self.option.nullable and value == "none":
             return None
         if self.option.is_duration:
@@ -138,7 +137,7 @@ def _options(model: type[BaseModel], defaults: bool, shown_as: str) -> Iterator[
 def _declared(
     name: str, group: str | None, field: FieldInfo, option: CliOption, defaults: bool, shown_as: str
 ) -> _Declared:
-    kind = str if option.nullable or option.is_duration else Path if option.word else _kind(field.annotation)
+    kind = str if option.nullable or option.is_duration or option.word else _kind(field.annotation)
     default = field.default if defaults and field.default not in ([], None) else False if kind is bool else None
     help_text = option.help
     if group is None and (shown := _default_text(field.default, option)):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +10,7 @@ import typer
 from serving_proxy.cli.app import remark
 from serving_proxy.cli.commands import proxy_command
 from serving_proxy.cli.declared import with_options
-from serving_proxy.cli.options import Name, Timeout, Wait, seconds
+from serving_proxy.cli.options import Name, Timeout, Wait, place, seconds
 from serving_proxy.cli.progress import follow
 from serving_proxy.cli.rendering import render_model
 from serving_proxy.client import Client, Json
@@ -20,13 +19,15 @@ from serving_proxy.deploy.options import DeployOptions
 _DEPLOY = """Deploy a version: check it, optimize it if asked, load it beside the others, and send it requests.
 
 The first version of a model is its baseline. Repeating the command changes nothing; repeating it with other settings
-changes these settings. PATH is a SavedModel directory, or the JSON file of a DeepRec Processor, on the proxy's machine.
+changes these settings. PATH is a SavedModel directory, or the JSON file of a DeepRec Processor, on the proxy's machine,
+or the URL of a model in a store.
 
 **Examples**
 
 - `serving-proxy deploy ranking /models/ranking/3 --wait`
 - `serving-proxy deploy ranking /models/ranking/4 --optimize --traffic 10 --slo-p99-ms 20 --wait`
 - `serving-proxy deploy ranking /models/ranking/5 --shadow`
+- `serving-proxy deploy ranking s3://models/ranking/6 --wait`
 """
 _UNDEPLOY = """Remove a version, or a whole model, after its requests in flight have ended.
 
@@ -43,7 +44,9 @@ def deploy_command(
     *,
     client: Client,
     name: Name,
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="SavedModel directory or DeepRec Processor JSON.")],
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="SavedModel directory, its URL in a store, or DeepRec Processor JSON.")
+    ],
     shadow: Annotated[
         bool, typer.Option("--shadow", metavar="", help="Mirror all requests of the baseline to this version.")
     ] = False,
@@ -56,8 +59,8 @@ def deploy_command(
         given.setdefault("shadow", 100.0)
     if not given.get("optimize"):
         given.pop("precision", None)
-    # A relative path belongs to the folder of the command, which usually runs on the proxy's machine.
-    answer = client.deploy(name, path.absolute(), **given)
+    # The command usually runs on the proxy's machine.
+    answer = client.deploy(name, place(path), **given)
     for note in answer["notes"]:
         remark(note)
     if wait and answer["job"] is not None:

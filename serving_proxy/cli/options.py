@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from serving_proxy.access.tokens import read_token
+from serving_proxy.artifacts.urls import is_url
 from serving_proxy.cli.app import remark
 from serving_proxy.client import Client
 from serving_proxy.errors import InvalidError, ProxyError
@@ -59,6 +60,11 @@ def connect(server: str, token_file: Path | None, ca_file: Path | None = None) -
 def print_json(data: Any) -> None:
     """Print JSON to stdout."""
     typer.echo(json.dumps(data, indent=2))
+
+
+def place(text: str) -> str:
+    """Return a URL as it is, and a path as an absolute one: a relative path belongs to the folder of the command."""
+    return text if is_url(text) else str(Path(text).absolute())
 
 
 def seconds(text: str, option: str) -> float:

@@ -55,6 +55,14 @@ def test_a_word_stays_a_word_and_a_file_becomes_absolute() -> None:
     }
 
 
+def test_a_url_stays_a_url() -> None:
+    assert typed(DeployOptions, "--follow", "s3://models/deltas", "--profile", "file:///profiles/p.json") == {
+        "precision": "auto",
+        "follow": "s3://models/deltas",
+        "profile": "file:///profiles/p.json",
+    }
+
+
 def test_flags_lists_and_json_are_read() -> None:
     found = typed(DeployOptions, "--optimize", "--label", "a", "--label", "b", "--config", '{"session_num": 2}')
     assert found == {"precision": "auto", "optimize": True, "labels": ["a", "b"], "config": {"session_num": 2}}

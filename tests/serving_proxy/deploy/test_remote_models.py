@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from helpers.proxies.artifact_stores import assert_same
 from helpers.proxies.proxy_runs import ProxyThread, write_model
@@ -15,6 +16,7 @@ from helpers.system.s3 import s3_environment
 from serving_proxy import Client
 from serving_proxy.artifacts.stores import open_store
 from serving_proxy.artifacts.urls import parse_url
+from serving_proxy.cli.app import app, load_commands
 from serving_proxy.errors import DeniedError, ExistsError, InvalidError, NotFoundError, PreconditionError
 
 
@@ -53,8 +55,11 @@ def test_local_model_is_stored_and_deployed_elsewhere(
         assert there["path"] != str(model)
         assert_same(model, Path(there["path"]))
         assert there["files"]["sha256"] == entry["files"]["sha256"]
-        # The same version again changes nothing.
-        client.deploy("local", "s3://models/serving/local/7", wait=True)
+        # The same version again, from the command line, changes nothing.
+        load_commands()
+        words = ["deploy", "local", "s3://models/serving/local/7", "--wait", "--server", other.url]
+        found = CliRunner().invoke(app, words)
+        assert found.exit_code == 0, found.stderr
         assert desired(other, "local", 7) == there
 
 
