@@ -33,7 +33,13 @@ TokenFile = Annotated[
 ]
 CaFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", show_default=False, help="Certificates to trust for an https server."),
+    typer.Option(
+        "--ca-file",
+        metavar="FILE",
+        envvar="SERVING_PROXY_CA_FILE",
+        show_default=False,
+        help="Certificates to trust for an https server.",
+    ),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the model.")]
 VersionArgument = Annotated[int, typer.Argument(metavar="VERSION", min=1, help="Number of the version.")]

@@ -78,6 +78,7 @@ def places(tmp_path: Path) -> dict[str, Path]:
         folder.mkdir()
     (tmp_path / "tls" / "tls.crt").symlink_to(certificate.chain)
     (tmp_path / "tls" / "tls.key").symlink_to(certificate.key)
+    (tmp_path / "tls" / "ca.crt").symlink_to(authority.chain)
     # The kubelet makes links, and files that the group may read.
     (tmp_path / "agent" / "ca.crt").symlink_to(authority.chain)
     for name in ("admin-token", "agent-token"):
@@ -122,13 +123,14 @@ def test_a_host_is_ready_when_a_proxy_leads(places: dict[str, Path], start: Star
     start_proxy(1)
     wait_for(lambda: ask("proxy", "readiness", admin[1]) == 200, 30, "the readiness probe of the standby")
 
-    # `kubectl exec` finds server and token in the container's environment.
+    # `kubectl exec` finds server, token and certificates in the container's environment.
     variables = {each["name"]: each.get("value", "") for each in container(MANIFESTS, "proxy")["env"]}
     assert variables["SERVING_PROXY_SERVER"] == "https://$(POD_NAME).recprocessor-proxies.recprocessor.svc:8502"
-    (token,) = move([variables["SERVING_PROXY_TOKEN_FILE"]], places)
-    environment = {"SERVING_PROXY_SERVER": f"https://127.0.0.1:{admin[0]}", "SERVING_PROXY_TOKEN_FILE": token}
+    files = ("SERVING_PROXY_TOKEN_FILE", "SERVING_PROXY_CA_FILE")
+    environment = dict(zip(files, move([variables[name] for name in files], places), strict=True))
+    environment["SERVING_PROXY_SERVER"] = f"https://127.0.0.1:{admin[0]}"
     shown = subprocess.run(
-        [*proxy_command, "status", "--ca-file", str(places["/etc/recprocessor/agent"] / "ca.crt"), "--json"],
+        [*proxy_command, "status", "--json"],
         env=os.environ | environment_of_checkout() | environment,
         capture_output=True,
         check=True,
