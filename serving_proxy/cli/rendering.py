@@ -15,7 +15,7 @@ from rich.text import Text
 
 from serving_proxy.counters.stats_file import live_text
 
-_STYLES = {"ready": "green", "failed": "bold red", "draining": "yellow", "stopped": "dim"}
+_STYLES = {"ready": "green", "failed": "bold red", "draining": "yellow", "stopped": "dim", "away": "yellow"}
 _WIDE = 140
 
 
@@ -32,13 +32,20 @@ def render_status(status: dict[str, Any]) -> RenderableType:
         parts.append(Text.from_markup(f"[bold red]fault:[/] {escape(status['fault'])}"))
     parts += _machines(status["machines"]) if status.get("machines") else []
     parts += _placed(status["replicas"]) if status.get("replicas") else []
-    parts += _hosts(status["hosts"]) if status["hosts"] else [Text("No host is running.")]
+    parts += _hosts(status["hosts"]) if status["hosts"] else [Text(_no_host(status))]
     if status["models"]:
         parts += _models(status["models"], [host["name"] for host in status["hosts"] if host["alive"]])
     else:
         parts.append(Text("Nothing is deployed: `serving-proxy deploy NAME PATH`."))
     parts += [Text(f"{job['model']}/{job['version']}: {job['kind']}, {job['step']}") for job in status["jobs"]]
     return Group(*parts)
+
+
+def _no_host(status: dict[str, Any]) -> str:
+    """Return what there is instead of hosts."""
+    if status.get("machines"):
+        return "No host has reported: start hosts on the machines, with the agents' state directories."
+    return "No host is running."
 
 
 def render_model(model: dict[str, Any]) -> RenderableType:

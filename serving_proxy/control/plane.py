@@ -15,7 +15,7 @@ from typing import Protocol
 from serving_proxy.control.cleaning import Cleaner
 from serving_proxy.control.observer import Observer
 from serving_proxy.control.timelines import Timelines
-from serving_proxy.control.views import StatusView
+from serving_proxy.control.views import StatusView, host_views
 from serving_proxy.cores.loop import Cores
 from serving_proxy.cores.profiler import Profiler
 from serving_proxy.cores.profiles import Profiles
@@ -192,6 +192,7 @@ class Plane:
         models = [
             model_view(model, control.hosts, placement=control.placement) for _, model in sorted(control.models.items())
         ]
+        machines = [] if self.fleet is None else self.fleet.views()
         return StatusView(
             version=version(),
             pid=os.getpid(),
@@ -200,9 +201,9 @@ class Plane:
             generation=control.desired.generation,
             fault=control.fault,
             draining=self.supervisor.draining or self.closing.is_set(),
-            machines=[] if self.fleet is None else self.fleet.views(),
+            machines=machines,
             replicas=None if self.replicas is None else self.replicas.view(),
-            hosts=self.supervisor.views(),
+            hosts=host_views(self.supervisor.views(), machines),
             models=[model for model in models if model.versions],
             jobs=[job_view(job) for job in self.jobs.running()],
             last_event=control.last_event,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -59,3 +60,11 @@ class WatchView(View):
 def event_view(event: Event) -> EventView:
     """Return the view of an event."""
     return EventView.model_validate(asdict(event))
+
+
+def host_views(hosts: Iterable[HostView], machines: Iterable[FleetMachineView]) -> list[HostView]:
+    """Return the views of hosts; nobody knows whether those of machines that are away serve: their state is `away`."""
+    away = {machine.name for machine in machines if machine.state == "away"}
+    return [
+        host.model_copy(update={"state": "away"}) if host.name.partition("/")[0] in away else host for host in hosts
+    ]

@@ -26,6 +26,8 @@ _REPORTS_PER_S = 200.0
 # Statistics of twenty models take 3 ms to read.
 _STATS_PER_S = 50.0
 _MOST_REPLACED = 15
+# An agent that is refused reports again every 8 seconds.
+_RIVAL_S = 20.0
 
 
 @dataclass
@@ -40,6 +42,8 @@ class Machine:
         Agents that others have replaced; one that still reports shares its name with another machine.
     is_complete : bool
         It has reported all of its hosts.
+    rival_heard : float or None [s]
+        When a second agent of the same name was refused last.
     """
 
     name: str
@@ -48,6 +52,7 @@ class Machine:
     hosts: dict[str, HostSeen] = field(default_factory=dict)
     replaced: tuple[str, ...] = ()
     is_complete: bool = False
+    rival_heard: float | None = None
 
 
 class Machines:
@@ -104,7 +109,11 @@ class Machines:
         now = self._clock()
         machine = self._machines.setdefault(name, Machine(name, now))
         if report.agent in machine.replaced:
-            raise ExistsError(f"machine '{name}': another agent reports under this name, expected one agent a name")
+            if not self._is_silent(machine):
+                machine.rival_heard = now
+                raise ExistsError(f"machine '{name}': another agent reports under this name, expected one agent a name")
+            # The agent that took its name has ended.
+            machine.replaced = tuple(agent for agent in machine.replaced if agent != report.agent)
         if machine.report is not None and machine.report.agent != report.agent:
             machine.replaced = (*machine.replaced[-_MOST_REPLACED:], machine.report.agent)
         machine.hosts = {host: seen for host, seen in machine.hosts.items() if host in report.hosts}
@@ -150,6 +159,10 @@ class Machines:
         silent = self._clock() - machine.heard
         longest = max(SILENT_S, 3 * self._period(_REPORTS_PER_S))
         return None if machine.report is not None and silent < longest else silent
+
+    def has_rival(self, machine: Machine) -> bool:
+        """Return whether a second agent reports under the name of a machine."""
+        return machine.rival_heard is not None and self._clock() - machine.rival_heard < _RIVAL_S
 
     def read(self) -> tuple[HostSeen, ...]:
         """Return the hosts of all machines; those of machines that are away are not alive."""

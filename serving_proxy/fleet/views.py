@@ -54,6 +54,8 @@ def _view(machines: Machines, machine: Machine, order: tuple[int, int], drained:
     state, reason = "current", ""
     if away is not None:
         state, reason = "away", f"no report for {away:.0f} s"
+    elif machines.has_rival(machine):
+        reason = "two agents report under this name, expected one agent a name"
     elif report.refused:
         state, reason = "refuses", report.refused
     elif report.failed:

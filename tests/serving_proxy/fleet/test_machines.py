@@ -66,6 +66,16 @@ def test_agent_whose_name_another_agent_has_taken_is_refused(clock: Clock) -> No
     with pytest.raises(ExistsError, match="another agent reports under this name"):
         machines.accept("m", report("first"), ORDER)
     machines.accept("m", report("second"), ORDER)
+    (view,) = machine_views(machines, ORDER)
+    assert view.reason == "two agents report under this name, expected one agent a name"
+    # The first one does not know of the second, which may have been started by mistake.
+    clock.now += 10
+    machines.accept("m", report("first"), ORDER)
+    with pytest.raises(ExistsError):
+        machines.accept("m", report("second"), ORDER)
+    clock.now += 60
+    machines.accept("m", report("first"), ORDER)
+    assert machine_views(machines, ORDER)[0].reason == ""
 
 
 def test_versions_that_a_machine_cannot_fetch_have_failed_there(clock: Clock) -> None:
