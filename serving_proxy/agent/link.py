@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 from pydantic import ValidationError
 
+from serving_proxy.access.certificates import connection_fault, trust
 from serving_proxy.agent.settings import AgentSettings
 from serving_proxy.errors import LateError, ProxyError, UnavailableError, from_status
 from serving_proxy.records.agents import AgentReport, MachineState, ReportAnswer
@@ -36,7 +37,7 @@ class Link:
         self._servers = list(settings.server)
         self._moved = asyncio.Event()
         self._patience_s: dict[str, float] = {}
-        trusted = ssl.create_default_context(cafile=None if settings.ca_file is None else str(settings.ca_file))
+        trusted = trust(settings.ca_file)
         # Proxies that the environment names are for other networks.
         self._http = httpx.AsyncClient(verify=trusted, trust_env=False, follow_redirects=False)
 
@@ -123,7 +124,7 @@ class Link:
         except httpx.TimeoutException as error:
             raise LateError(f"{server}: no answer in time, expected a proxy") from error
         except (httpx.HTTPError, ssl.SSLError) as error:
-            raise UnavailableError(f"{server}: {str(error) or type(error).__name__}, expected a proxy") from error
+            raise UnavailableError(connection_fault(server, error)) from error
         if answer.is_success:
             return answer
         raise _refusal(server, answer)

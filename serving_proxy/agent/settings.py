@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import socket
 from typing import Any
@@ -16,8 +17,7 @@ from serving_proxy.agent.options import AgentOptions
 from serving_proxy.errors import InvalidError
 from serving_proxy.records.agents import check_machine
 
-# Names, IPv4 and IPv6 addresses.
-_ADDRESS = re.compile(r"[A-Za-z0-9_.-]{1,253}|[0-9A-Fa-f:.%a-z]{2,64}")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_.-]{1,253}")
 
 
 class AgentSettings(AgentOptions, BaseSettings):
@@ -50,7 +50,7 @@ class AgentSettings(AgentOptions, BaseSettings):
             if place.scheme not in {"http", "https"} or not place.hostname or place.path.strip("/") or place.query:
                 raise InvalidError(f"--server {server}: expected a URL such as https://proxy:8502")
         check_machine(self.name)
-        if self.address is not None and not _ADDRESS.fullmatch(self.address):
+        if self.address is not None and not _is_address(self.address):
             raise InvalidError(f"--address {self.address[:150]}: expected a name or an IP address without a port")
         if self.token_file is not None:
             read_token(self.token_file)
@@ -63,3 +63,14 @@ class AgentSettings(AgentOptions, BaseSettings):
     def token(self) -> str | None:
         """Return the token for the proxy; it is read at each connection, so that it may be replaced."""
         return None if self.token_file is None else read_token(self.token_file)
+
+
+def _is_address(text: str) -> bool:
+    """Return whether a text is a name, or an IPv4 or IPv6 address."""
+    if _HOST_NAME.fullmatch(text):
+        return True
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -24,6 +24,7 @@ _NO_TOKEN = (
     "token: missing or wrong, expected 'Authorization: Bearer …' with the token in `admin.token` of the state "
     "directory, or in its --token-file"
 )
+_NO_AGENT_TOKEN = "token: missing or wrong, expected that of the proxy's --agent-token-file"
 OPEN_PATHS = frozenset({"/", "/healthz", "/page/"})
 
 
@@ -78,7 +79,8 @@ class Guarding:
             return None
         if self._sessions is not None:
             if scope["path"] != LOGIN_PATH and not self._has_token(scope, headers):
-                return "UNAUTHENTICATED", _NO_TOKEN, 401
+                is_narrow = any(scope["path"].startswith(path) for path in self._narrow)
+                return "UNAUTHENTICATED", _NO_AGENT_TOKEN if is_narrow else _NO_TOKEN, 401
         elif not _is_local(scope, headers):
             return "PERMISSION_DENIED", "no token is configured, expected a request of this machine", 403
         if not _is_same_origin(headers):

@@ -73,7 +73,8 @@ def parse_url(text: str, named: str) -> StoreUrl:
     """
     found = _URL.fullmatch(text)
     if found is None or found[1].lower() not in SCHEMES:
-        raise InvalidError(f"{named} '{text[:300]}': expected a path, or a URL with one of {_LISTED}")
+        wanted = "a path, or a URL" if found else "a URL such as file:///mnt/models," if text[:1] in "/." else "a URL"
+        raise InvalidError(f"{named} '{text[:300]}': expected {wanted} with one of {_LISTED}")
     scheme, bucket, key = found[1].lower(), found[2], found[3]
     if scheme == "file":
         if bucket not in {"", "localhost"}:

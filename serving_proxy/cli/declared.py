@@ -116,8 +116,12 @@ def settings_of(model: type[_Settings], given: dict[str, Any]) -> _Settings:
     except ValidationError as error:
         fault = error.errors()[0]
         name = "--" + str(fault["loc"][0]).replace("_", "-")
-        found = "nothing" if fault["type"] == "missing" else repr(fault["input"])
-        raise InvalidError(f"{name}: {found}, {fault['msg']}") from error
+        if fault["type"] == "missing":
+            raise InvalidError(f"{name}: nothing, expected a value") from error
+        said = fault["msg"]
+        if fault["type"] == "string_pattern_mismatch" and fault["loc"][0] == "replicas":
+            said = "expected a number of at most four digits, or auto"
+        raise InvalidError(f"{name}: {fault['input']!r}, {said}") from error
 
 
 def _options(model: type[BaseModel], defaults: bool, shown_as: str) -> Iterator[_Declared]:

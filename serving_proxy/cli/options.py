@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from serving_proxy.access.certificates import trust
 from serving_proxy.access.tokens import read_token
 from serving_proxy.artifacts.urls import is_url
 from serving_proxy.cli.app import remark
@@ -59,6 +60,8 @@ _UNITS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0
 
 def connect(server: str, token_file: Path | None, ca_file: Path | None = None) -> Client:
     """Make a client."""
+    if ca_file is not None:
+        trust(ca_file)
     token = None if token_file is None else read_token(token_file)
     return Client(server, token, verify=ca_file or True, start_timeout=_START_S, told=remark)
 

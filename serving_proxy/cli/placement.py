@@ -67,8 +67,6 @@ def placement_command(
     found = client.clear_placement() if off else client.placement()
     if file is not None:
         found = client.apply_placement(_read(file), handover)
-        for line in found["remarks"]:
-            remark(line)
     if wait:
         found = client.wait_for_placement(timeout)
     show(found, as_json, render_placement)

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from serving_proxy.access.certificates import trust
 from serving_proxy.access.tokens import check_clear_text
 from serving_proxy.client.transport import POLL_S, RetryingTransport, error_of, named_faults
 from serving_proxy.errors import CancelledError, LateError, PreconditionError
@@ -42,7 +43,7 @@ class Client:
     Raises
     ------
     InvalidError
-        The token would be sent over a network in clear text.
+        The token would be sent over a network in clear text, or the file of certificates cannot be read.
     ProxyError
         From every verb: the exception of `serving_proxy.errors` for the status that the proxy returns.
     """
@@ -59,7 +60,7 @@ class Client:
         self.server = server
         if token:
             check_clear_text(server)
-        trusted: bool | str = str(verify) if isinstance(verify, Path) else verify
+        trusted = trust(verify, "certificates to trust ") if isinstance(verify, Path) else verify
         # Proxies that the environment names are for other networks.
         with named_faults(self.server):
             self._http = httpx.Client(

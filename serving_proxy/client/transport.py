@@ -5,12 +5,14 @@ named errors.
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import httpx
 
+from serving_proxy.access.certificates import connection_fault
 from serving_proxy.access.tokens import LEADER_HEADER, check_clear_text, find_token
 from serving_proxy.errors import LateError, UnavailableError, from_status
 
@@ -30,7 +32,7 @@ class RetryingTransport(httpx.HTTPTransport):
         self,
         server: str,
         token: str | None,
-        verify: bool | str,
+        verify: bool | ssl.SSLContext,
         start_timeout: float,
         told: Callable[[str], None] | None,
     ) -> None:
@@ -133,7 +135,7 @@ def named_faults(server: str) -> Iterator[None]:
     except httpx.TimeoutException as error:
         raise LateError(f"{server}: no answer in time, expected a proxy") from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise UnavailableError(f"{server}: {error}, expected a proxy; is `serving-proxy serve` running?") from error
+        raise UnavailableError(connection_fault(server, error, "; is `serving-proxy serve` running?")) from error
 
 
 def error_of(answer: httpx.Response) -> Exception:

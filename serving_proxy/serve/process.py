@@ -116,7 +116,9 @@ async def _run(settings: ServeSettings, lock: StateLock, ended: asyncio.Event) -
             token = read_token(token_file, "")
             # Before a client can connect, so that a client that waits for the port finds the token with it.
             stack.enter_context(announce(url, token_file.resolve()))
-        agent_token = None if settings.agent_token_file is None else read_token(settings.agent_token_file)
+        agent_token = (
+            None if settings.agent_token_file is None else read_token(settings.agent_token_file, "--agent-token-file ")
+        )
         _listen(listener, settings)
         proxy = _Proxy(settings, lock, listener, url, ended)
 

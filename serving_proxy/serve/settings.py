@@ -12,7 +12,8 @@ from typing import Any
 from pydantic import ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from serving_proxy.access.tokens import is_loopback
+from serving_proxy.access.certificates import check_certificate
+from serving_proxy.access.tokens import is_loopback, read_token
 from serving_proxy.artifacts.stores import open_store
 from serving_proxy.artifacts.urls import parse_url
 from serving_proxy.deploy.control import ControlOptions
@@ -78,6 +79,10 @@ class ServeSettings(ServeOptions, BaseSettings):
             file = getattr(self, name)
             if file is not None and not file.is_file():
                 raise InvalidError(f"--{name.replace('_', '-')} {file}: not there, expected a file")
+        if self.agent_token_file is not None:
+            read_token(self.agent_token_file, "--agent-token-file ")
+        if self.admin_tls is not None:
+            check_certificate(*self.admin_tls, "--admin-tls-cert" if self.admin_tls_cert else "--tls-cert")
         for name in ("cpus", "maintenance_cpus"):
             if getattr(self, name):
                 parse_cpus(getattr(self, name), f"--{name.replace('_', '-')}")
@@ -129,6 +134,11 @@ class ServeSettings(ServeOptions, BaseSettings):
             raise InvalidError("--admin-auth none: with --agent-token-file, expected one of them")
         if self.engine == "ray":
             self._check_ray()
+        elif self.host_processes != 1 or self.cpus is not None:
+            given = "--cpus" if self.cpus is not None else f"--host-processes {self.host_processes}"
+            raise InvalidError(
+                f"{given}: with --engine agents, expected it where the hosts of each machine are started"
+            )
 
     def _check_no_replicas(self) -> None:
         for name in sorted(_OF_RAY & self.model_fields_set):

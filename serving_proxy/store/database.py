@@ -38,7 +38,7 @@ class StateLock:
         except BlockingIOError as error:
             owner = _owner(os.pread(self._file, 4096, 0))
             os.close(self._file)
-            raise PreconditionError(f"{folder}: in use by {owner}, expected no other proxy") from error
+            raise PreconditionError(f"{folder}: in use by {owner}, expected no other proxy or agent") from error
         self.tell(pid=os.getpid())
 
     def tell(self, **values: Any) -> None:

@@ -13,7 +13,8 @@ import pytest
 from helpers.proxies.agent_runs import Machine
 from helpers.proxies.proxy_runs import ProxyThread, wait_for, write_model
 from helpers.system.certificates import make_authority, make_certificate
-from serving_proxy.errors import PreconditionError
+from serving_proxy.agent.settings import AgentSettings
+from serving_proxy.errors import InvalidError, PreconditionError
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +108,19 @@ def test_proxy_that_has_lost_everything_continues_after_what_machines_follow(tmp
         wait_for(lambda: machine.versions("ranking") == [2])
         assert machine.desired()["generation"] > generation
         machine.stop()
+
+
+@pytest.mark.parametrize(
+    ("address", "is_right"),
+    [("10.0.0.1", True), ("fe80::1%eth0", True), ("h1.example", True), ("10.0.0.1:8500", False), ("a b", False)],
+)
+def test_an_address_has_no_port(tmp_path: Path, address: str, is_right: bool) -> None:
+    settings = AgentSettings(server=("http://localhost:8502",), state_dir=tmp_path, machine="m", address=address)
+    if is_right:
+        settings.check()
+    else:
+        with pytest.raises(InvalidError, match=f"--address {address}: expected a name or an IP address without a port"):
+            settings.check()
 
 
 def test_wrong_token_and_wrong_authority_are_refused(tmp_path: Path) -> None:

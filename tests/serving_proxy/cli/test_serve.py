@@ -27,7 +27,7 @@ def refused(*words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "--state-dir: nothing, Field required"),
+        ([], "--state-dir: nothing, expected a value"),
         (["--admin-port", "70000"], "--admin-port: 70000, "),
         (["--host", "rust"], "--host: 'rust', "),
         (["--allow-op", "MatMul"], "--allow-op 'MatMul': expected an op that is refused, such as ReadFile or PyFunc"),
@@ -36,6 +36,19 @@ def refused(*words: str) -> str:
         (["--cpus", "60000"], "--cpus: CPUs 60000, expected some of "),
         (["--model-root", "/gone"], "--model-root /gone: not there, expected a folder"),
         (["--tls-cert", "/gone"], "--tls-cert, --tls-key: one of them, expected both or none"),
+        (["--agent-token-file", "SHORT", "--engine", "agents"], "--agent-token-file /"),
+        (
+            ["--engine", "agents", "--host-processes", "3"],
+            "--host-processes 3: with --engine agents, expected it where",
+        ),
+        (
+            ["--engine", "ray", "--replicas", "few"],
+            "--replicas: 'few', expected a number of at most four digits, or auto",
+        ),
+        (
+            ["--model-store", "/mnt/models"],
+            "--model-store '/mnt/models': expected a URL such as file:///mnt/models, with",
+        ),
         (["--engine", "agents", "--cores", "control"], "--cores control: moves the cores of this machine, expected"),
         (["--client-ca", "/gone"], "--client-ca: without --tls-cert, expected both"),
         (["--token-file", "/gone"], "--token-file /gone: "),
@@ -82,13 +95,15 @@ def refused(*words: str) -> str:
         ),
         (
             ["--admin-address", "192.0.2.1", "--admin-tls-cert", "TOKEN", "--admin-tls-key", "TOKEN"],
-            "--admin-port 192.0.2.1:8502: ",
+            "--admin-tls-cert: ",
         ),
     ],
 )
 def test_wrong_settings_are_one_line(tmp_path: Path, words: list[str], said: str) -> None:
     (tmp_path / "token").write_text("a-token-of-sixteen", encoding="utf-8")
-    words = [str(tmp_path / "token") if word == "TOKEN" else word for word in words]
+    (tmp_path / "short").write_text("short", encoding="utf-8")
+    files = {"TOKEN": str(tmp_path / "token"), "SHORT": str(tmp_path / "short")}
+    words = [files.get(word, word) for word in words]
     state = ["--state-dir", str(tmp_path / "state")] if words else []
     host = [] if "--host" in words else ["--host", "none"]
     assert refused(*state, *host, *words).startswith(f"error: {said}")

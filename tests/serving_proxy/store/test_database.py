@@ -117,7 +117,7 @@ def test_a_second_proxy_is_refused_and_named(tmp_path: Path) -> None:
         lock.tell(pid=4711, admin="http://127.0.0.1:1")
         with pytest.raises(PreconditionError) as refused:
             StateLock(tmp_path)
-        assert str(refused.value) == f"{tmp_path}: in use by process 4711, expected no other proxy"
+        assert str(refused.value) == f"{tmp_path}: in use by process 4711, expected no other proxy or agent"
     StateLock(tmp_path).close()
 
 
