@@ -58,7 +58,7 @@ def open_lease(wanted: str | None, shared: str, cluster: tuple[str, str], lasts_
     if wanted == RAY:
         from serving_proxy.leadership.ray_lease import RayLease
 
-        return RayLease(*cluster)
+        return RayLease(*cluster, request_limit(lasts_s))
     from serving_proxy.leadership.kubernetes import lease_of_cluster
 
     return lease_of_cluster(check_lease(wanted), request_limit(lasts_s))

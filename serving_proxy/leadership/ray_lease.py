@@ -10,6 +10,7 @@ import select
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import asdict
 from typing import Any
 
@@ -17,7 +18,14 @@ from serving_proxy.errors import UnavailableError
 from serving_proxy.leadership.lease import Held
 
 _DRIVER = "serving_proxy.ray_driver"
-_CALL_S, _CONNECT_S = 5.0, 60.0
+# Until this process can call the actor: Ray's library takes seconds to start, and so does the actor of a new cluster.
+_CONNECT_S = 60.0
+# The driver gives up before this process does, which would have to connect again.
+_ACTOR_SHARE = 0.8
+
+
+class _ConnectingError(UnavailableError):
+    """The process still connects."""
 
 
 class RayLease:
@@ -29,22 +37,26 @@ class RayLease:
         `auto`, or that of Ray's head node.
     namespace : str
         That of the replicas.
+    limit_s : float [s]
+        Longest time of a request, as `request_limit` returns it.
     """
 
     #: It may be lost while the log is not.
     is_apart = True
 
-    def __init__(self, address: str, namespace: str) -> None:
-        self._address = address
-        self._arguments = json.dumps({"address": address, "namespace": namespace})
+    def __init__(self, address: str, namespace: str, limit_s: float) -> None:
+        self._address, self._limit_s = address, limit_s
+        self._arguments = json.dumps({"address": address, "namespace": namespace, "has_lease": True})
         self._process: subprocess.Popen[bytes] | None = None
+        self._connects_until: float | None = None
         self._lock = threading.Lock()
         self._number = 0
         self._stamp = ""
 
     def read(self) -> Held | None:
         """Return the lease; None if there is none."""
-        self._stamp, found = self._call("read_lease")
+        # There is no lease to lose meanwhile.
+        self._stamp, found = self._call("read_lease", _CONNECT_S)
         return self._held(found)
 
     def take(self, wanted: Held) -> bool:
@@ -66,7 +78,7 @@ class RayLease:
             self._end()
 
     def _write(self, held: Held) -> tuple[bool, Held | None]:
-        written, self._stamp, found = self._call("write_lease", stamp=self._stamp, held=asdict(held))
+        written, self._stamp, found = self._call("write_lease", 0.0, stamp=self._stamp, held=asdict(held))
         return bool(written), self._held(found)
 
     def _held(self, found: Any) -> Held | None:
@@ -75,15 +87,19 @@ class RayLease:
         except TypeError as error:
             raise UnavailableError(f"{self}: {error}, expected the lease of a proxy of this release") from error
 
-    def _call(self, what: str, **values: Any) -> Any:
+    def _call(self, what: str, connect_s: float, **values: Any) -> Any:
+        """Send a request, and return its result; wait so long [s] for a connection that is not there yet."""
         with self._lock:
             try:
-                process = self._running()
+                process = self._connected(connect_s)
                 self._number += 1
+                asked = {"id": self._number, "do": what, "limit_s": _ACTOR_SHARE * self._limit_s, **values}
                 assert process.stdin is not None
-                process.stdin.write(json.dumps({"id": self._number, "do": what, **values}).encode() + b"\n")
+                process.stdin.write(json.dumps(asked).encode() + b"\n")
                 process.stdin.flush()
-                answer = self._line(process, _CALL_S)
+                answer = self._line(process, self._limit_s)
+            except _ConnectingError as error:
+                raise UnavailableError(f"{self}: {error}") from error
             except (OSError, ValueError, UnavailableError) as error:
                 # The next call must not get the answer to this one.
                 self._end()
@@ -92,11 +108,24 @@ class RayLease:
             raise UnavailableError(f"{self}: {answer['error']}")
         return answer["result"]
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is not None and self._process.poll() is None:
-            return self._process
-        self._end()
-        self._process = subprocess.Popen(
+    def _connected(self, wait_s: float) -> subprocess.Popen[bytes]:
+        """Return the process once it has reached the actor; raise _ConnectingError if it goes on trying."""
+        if self._process is None or self._process.poll() is not None:
+            self._end()
+            self._connects_until = time.monotonic() + _CONNECT_S
+            self._process = self._start()
+        if self._connects_until is not None:
+            left_s = max(0.0, self._connects_until - time.monotonic())
+            if wait_s < left_s and not _answers(self._process, wait_s):
+                raise _ConnectingError("connects to the cluster")
+            answer = self._line(self._process, left_s)
+            if "error" in answer:
+                raise UnavailableError(str(answer["error"]))
+            self._connects_until = None
+        return self._process
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             [sys.executable, "-m", _DRIVER, self._arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -104,24 +133,19 @@ class RayLease:
             start_new_session=True,
             env={**os.environ, "RAY_USAGE_STATS_ENABLED": os.environ.get("RAY_USAGE_STATS_ENABLED", "0")},
         )
-        answer = self._line(self._process, _CONNECT_S)
-        if "error" in answer:
-            raise UnavailableError(str(answer["error"]))
-        return self._process
 
     def _line(self, process: subprocess.Popen[bytes], limit_s: float) -> Any:
         """Read an answer; there is never more than one, so that waiting for the first byte is enough."""
+        if not _answers(process, limit_s):
+            raise UnavailableError(f"no answer within {limit_s:.2g} s")
         assert process.stdout is not None
-        ready, _, _ = select.select([process.stdout], [], [], limit_s)
-        if not ready:
-            raise UnavailableError(f"no answer within {limit_s:g} s")
         line = process.stdout.readline()
         if not line:
             raise UnavailableError("the connection ended")
         return json.loads(line)
 
     def _end(self) -> None:
-        process, self._process = self._process, None
+        process, self._process, self._connects_until = self._process, None, None
         if process is not None:
             with contextlib.suppress(OSError):
                 process.kill()
@@ -133,3 +157,10 @@ class RayLease:
 
     def __str__(self) -> str:
         return f"--lease ray, {self._address}"
+
+
+def _answers(process: subprocess.Popen[bytes], limit_s: float) -> bool:
+    """Return whether a process has written something, or ended, within a time [s]."""
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], limit_s)
+    return bool(ready)

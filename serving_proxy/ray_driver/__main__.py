@@ -25,6 +25,8 @@ def main() -> None:
     # The cluster that the environment names must not replace the one of the option.
     try:
         cluster = Cluster(asked["address"], asked["namespace"])
+        if asked.get("has_lease"):
+            cluster.leases.start()
     except Exception as error:
         said = str(error) if isinstance(error, ProxyError) else f"--ray-address {asked['address']}: {_line(error)}"
         _tell(answers, {"error": said, "invalid": isinstance(error, InvalidError)})

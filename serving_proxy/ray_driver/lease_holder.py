@@ -9,7 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 NAME = "lease"
-_CALL_S = 3.0
+# Until an actor that has been started answers.
+_START_S = 50.0
+# The head node alone has this. Any other node may fall silent, and Ray starts the actor again only after a minute.
+_ON_HEAD = {"node:__internal_head__": 0.001}
 
 Json = dict[str, Any]
 
@@ -56,23 +59,34 @@ class Leases:
         self._ray = ray
         self._handle: Any = None
 
-    def read_lease(self) -> Any:
-        """Return the stamp and the lease."""
-        return self._call("read")
+    def start(self) -> None:
+        """Start the actor if there is none, and wait until it answers."""
+        self._call("read", _START_S)
 
-    def write_lease(self, stamp: str, held: Json) -> Any:
-        """Return whether the lease was written, and stamp and lease as they are then."""
-        return self._call("write", stamp, held)
+    def read_lease(self, limit_s: float) -> Any:
+        """Return the stamp and the lease; give up after a time [s]."""
+        return self._call("read", limit_s)
 
-    def _call(self, name: str, *values: Any) -> Any:
+    def write_lease(self, stamp: str, held: Json, limit_s: float) -> Any:
+        """Return whether the lease was written, and stamp and lease as they are then; give up after a time [s]."""
+        return self._call("write", limit_s, stamp, held)
+
+    def _call(self, name: str, limit_s: float, *values: Any) -> Any:
         if self._handle is None:
             self._handle = (
                 self._ray.remote(LeaseHolder)
-                .options(name=NAME, get_if_exists=True, lifetime="detached", max_restarts=-1, num_cpus=0)
+                .options(
+                    name=NAME,
+                    get_if_exists=True,
+                    lifetime="detached",
+                    max_restarts=-1,
+                    num_cpus=0,
+                    resources=_ON_HEAD,
+                )
                 .remote()
             )
         try:
-            return self._ray.get(getattr(self._handle, name).remote(*values), timeout=_CALL_S)
+            return self._ray.get(getattr(self._handle, name).remote(*values), timeout=limit_s)
         except self._ray.exceptions.RayError:
             # Perhaps it was removed, and another one has its name.
             self._handle = None
