@@ -93,7 +93,8 @@ class Plane:
         leading: Leading | None = None,
         replicas: tuple[Driver, ReplicaOptions] | None = None,
     ) -> None:
-        machines = Machines(known_machines(repository)) if with_agents else None
+        # Agents of replicas hear of this proxy from the engine.
+        machines = Machines(known_machines(repository), are_told=replicas is None) if with_agents else None
         term = None if leading is None else leading.term
         self.control = control = Control(options, repository, machines, term)
         self.leading = leading
@@ -117,7 +118,8 @@ class Plane:
         if replicas is not None and self.fleet is not None:
             driver, how = replicas
             scale = make_scale(control, totals, how)
-            self.replicas = Replicas(driver, how, scale, control.note, self.leads, self.fleet.remove)
+            notices = control.note, self.fleet.remove, self.fleet.machines.begin
+            self.replicas = Replicas(driver, how, scale, self.leads, *notices)
         self.guard = Guard(control, totals, self.alerts)
         self.history = History(totals)
         self.cores = Cores(control, totals, profiles)

@@ -18,7 +18,7 @@ from serving_proxy.state_dir.actual import parse_actual
 # A machine that has not reported for this time counts as away.
 SILENT_S = 6.0
 _FORGET_S = 3600.0
-# A new proxy waits this long for the machines that the one before it knew.
+# A new proxy waits this long for the machines that the one before it knew, once their agents know of it.
 _GATHER_S = 5.0
 _LEAST_PERIOD_S = 1.0
 # At most so many reports a second, whatever the number of machines.
@@ -64,11 +64,16 @@ class Machines:
         Machines that an earlier proxy knew.
     clock : callable
         Returns seconds.
+    are_told : bool
+        Agents know of this proxy; otherwise `begin` is called once they do.
     """
 
-    def __init__(self, known: Iterable[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, known: Iterable[str] = (), clock: Callable[[], float] = time.monotonic, are_told: bool = True
+    ) -> None:
         self._clock = clock
         self._begun = clock()
+        self._are_told = are_told
         self._settled = False
         self._machines = {name: Machine(name, self._begun) for name in known}
 
@@ -83,13 +88,19 @@ class Machines:
         if not self._settled:
             reported = all(machine.is_complete for machine in self._machines.values())
             waited = self._clock() - self._begun
-            self._settled = (reported and waited >= _LEAST_PERIOD_S) or waited >= _GATHER_S
+            is_late = self._are_told and waited >= _GATHER_S
+            self._settled = (reported and waited >= _LEAST_PERIOD_S) or is_late
         return self._settled
 
     @property
     def highest_order(self) -> tuple[int, int]:
         """Return the largest (term, generation) that an agent has accepted."""
         return max((_highest(machine.report) for machine in self.all() if machine.report is not None), default=(0, 0))
+
+    def begin(self) -> None:
+        """Wait for reports from now on: agents have been told of this proxy, or cannot be."""
+        if not self._are_told:
+            self._are_told, self._begun = True, self._clock()
 
     def accept(self, name: str, report: AgentReport, order: tuple[int, int]) -> ReportAnswer:
         """Take a machine's report.

@@ -25,6 +25,8 @@ log = logging.getLogger("serving_proxy.replicas")
 
 _PERIOD_S = 1.0
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 2.0, 60.0
+# Replicas that have not answered after so many looks are not waited for.
+_MOST_LOOKS = 5
 
 
 class Scale(Protocol):
@@ -80,12 +82,14 @@ class Replicas:
     driver : Driver
     options : ReplicaOptions
     scale : Scale
-    note : callable
-        Records an event: kind, message.
     leads : callable
         Whether this proxy may change anything.
+    note : callable
+        Records an event: kind, message.
     forget : callable
         Called with the name of a replica that was removed.
+    told : callable
+        Called once the replicas have been told of this proxy, or cannot be.
     """
 
     def __init__(
@@ -93,12 +97,14 @@ class Replicas:
         driver: Driver,
         options: ReplicaOptions,
         scale: Scale,
-        note: Callable[[str, str], None],
         leads: Callable[[], bool],
+        note: Callable[[str, str], None],
         forget: Callable[[str], None],
+        told: Callable[[], None],
     ) -> None:
         self._driver, self._options, self._scale = driver, options, scale
-        self._note, self._leads, self._forget = note, leads, forget
+        self._note, self._leads, self._forget, self._told = note, leads, forget, told
+        self._looks = 0
         self._cluster: ClusterSeen | None = None
         self._fault: str | None = None
         self._wanted = scale.wanted({})
@@ -130,6 +136,7 @@ class Replicas:
                     raise
                 except ProxyError as error:
                     self._note_fault(str(error))
+                    self._told()
                 await asyncio.sleep(_PERIOD_S)
         finally:
             # The event loop may be about to end.
@@ -144,16 +151,23 @@ class Replicas:
         self._note_changes(cluster)
         if not self._leads():
             return
+        await self._tell(cluster)
         count = self._wanted[0]
         if count != self._asked:
             await self._driver.call("request", count=count, cores=self._options.spec["cores"])
             self._asked = count
+        for action in decide(count, self._options.identity, cluster, self._options.drain_s):
+            await self._do(action, cluster)
+
+    async def _tell(self, cluster: ClusterSeen) -> None:
+        """Tell the replicas which proxy they are to follow."""
         servers = tuple(self._options.access["servers"])
         for replica in cluster.replicas:
             if replica.answers and replica.servers != servers:
                 await self._driver.call("follow", name=replica.name, access=self._options.access)
-        for action in decide(count, self._options.identity, cluster, self._options.drain_s):
-            await self._do(action, cluster)
+        self._looks += 1
+        if self._looks >= _MOST_LOOKS or all(replica.answers for replica in cluster.replicas):
+            self._told()
 
     async def _do(self, action: Action, cluster: ClusterSeen) -> None:
         name = action.name

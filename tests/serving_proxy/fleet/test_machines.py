@@ -101,6 +101,18 @@ def test_machines_are_settled_once_known_ones_have_reported_or_had_the_time(cloc
     assert later.settled
 
 
+def test_time_to_report_begins_when_agents_have_been_told_of_the_proxy(clock: Clock) -> None:
+    machines = Machines(["m"], clock=clock, are_told=False)
+    clock.now += 60
+    assert not machines.settled
+    machines.begin()
+    clock.now += 4
+    machines.begin()
+    assert not machines.settled
+    clock.now += 2
+    assert machines.settled
+
+
 def test_states_of_machines_are_told_apart(clock: Clock) -> None:
     machines = Machines(clock=clock)
     machines.accept("behind", report(generation=6), ORDER)
