@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 from types import TracebackType
 
@@ -61,6 +63,17 @@ class Network:
         _run("ip", "neigh", "replace", self.inside, "lladdr", _NOBODY, "nud", "permanent", "dev", self._cables[0])
         inside = ["ip", "neigh", "replace", self.outside, "lladdr", _NOBODY, "nud", "permanent", "dev", self._cables[1]]
         _run(*self.enter, *inside)
+
+    def pids(self) -> list[int]:
+        """Return the processes of the namespace."""
+        found = subprocess.run(["ip", "netns", "pids", self._name], check=True, capture_output=True, text=True)
+        return [int(pid) for pid in found.stdout.split()]
+
+    def kill(self) -> None:
+        """Kill all processes of the namespace."""
+        for pid in self.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def speak_again(self) -> None:
         """Let packets through again."""
