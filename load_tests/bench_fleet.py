@@ -26,6 +26,7 @@ from load_tests.fleet import (
     dying_host,
     placement,
     ray_nodes,
+    ray_silent,
     replica,
     rollout,
     silent_node,
@@ -46,6 +47,7 @@ CASES: dict[str, tuple[Callable[[Setup], dict[str, Any]], Callable[[dict[str, An
     "small_hosts": (small_hosts.measure, small_hosts.judge),
     "placement": (placement.measure, placement.judge),
     "ray": (ray_nodes.measure, ray_nodes.judge),
+    "ray_silent": (ray_silent.measure, ray_silent.judge),
     "replica": (replica.measure, replica.judge),
 }
 

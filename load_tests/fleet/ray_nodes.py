@@ -22,6 +22,7 @@ from load_tests._programs import ROOT
 from load_tests._report import Target
 from load_tests.fleet.clients import RoundRobinClients, predict_request
 from load_tests.fleet.ray_cluster import RayCluster, ray_cluster
+from load_tests.fleet.ray_replicas import ray_options
 from load_tests.fleet.setup import FleetProxy, Setup, make_certificates, wait_until
 from load_tests.ports import free_port
 from load_tests.workloads import ensure_model
@@ -81,10 +82,8 @@ class _Fleet:
 
     def start(self, options: tuple[str, ...] = ()) -> None:
         """Start the proxy."""
-        place = ("--ray-address", self._cluster.address, "--replicas", str(self.wanted))
-        files = ("--replica-folder", str(self._folder / "nodes"), "--agent-ca-file", str(self._folder / "ca.crt"))
-        ports = ("--grpc-port", str(self._port), "--rest-port", "0", "--host", "go", "--drain-timeout", "10")
-        self.proxy = FleetProxy(self._folder, options=(*place, *files, *ports, *options), engine="ray")
+        placed = ray_options(self._folder, self._cluster, self._port, self.wanted)
+        self.proxy = FleetProxy(self._folder, options=(*placed, *options), engine="ray")
         self.proxy.__enter__()
 
     def wait_ready(self, old: frozenset[str] = frozenset()) -> None:
