@@ -19,6 +19,7 @@ from typing import Any
 from serving_proxy import Client, messages
 from serving_proxy.serve.process import run
 from serving_proxy.serve.settings import ServeSettings
+from serving_proxy.store import StateLock
 
 ROOT = Path(__file__).resolve().parents[3]
 _START_S = 60.0
@@ -133,6 +134,9 @@ class ProxyThread(Proxy):
         self._host_before = os.environ.get("RECPROCESSOR_HOST")
         os.environ["RECPROCESSOR_HOST"] = str(host_program(self.folder))
         self._error: BaseException | None = None
+        if (self.state_dir / "proxy.lock").exists():
+            # It names the port of an earlier proxy until somebody else has it.
+            StateLock(self.state_dir).close()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         wait_for(self._is_up, _START_S, "a proxy that answers")

@@ -13,6 +13,7 @@ import pytest
 from helpers.proxies.agent_runs import Machine
 from helpers.proxies.proxy_runs import ProxyThread, wait_for, write_model
 from helpers.system.certificates import make_authority, make_certificate
+from load_tests.ports import free_port
 from serving_proxy.agent.settings import AgentSettings
 from serving_proxy.errors import InvalidError, PreconditionError
 
@@ -78,13 +79,14 @@ def test_version_that_one_machine_cannot_load_fails(
 
 
 def test_proxy_that_is_restarted_changes_nothing(tmp_path: Path) -> None:
-    proxy = ProxyThread(tmp_path, "--engine", "agents", "--admin-port", "0")
+    # The agent finds the proxy at this port again, which nobody may take meanwhile.
+    port = str(free_port())
+    proxy = ProxyThread(tmp_path, "--engine", "agents", "--admin-port", port)
     with proxy, proxy.client() as client:
         machine = Machine.of(proxy, "m")
         machine.__enter__()
         client.deploy("ranking", write_model(tmp_path / "1"), wait=True, timeout=30)
         before = wait_for(lambda: machine.versions("ranking") and machine.desired())
-        port = proxy.url.rpartition(":")[2]
     try:
         assert machine.desired() == before
         with ProxyThread(tmp_path, "--engine", "agents", "--admin-port", port) as again, again.client() as client:

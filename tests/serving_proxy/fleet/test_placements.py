@@ -149,12 +149,7 @@ def test_next_proxy_has_the_placement(tmp_path: Path) -> None:
     with ProxyThread(tmp_path, "--engine", "agents") as proxy, proxy.client() as client:
         client.deploy("ranking", folder)
         client.apply_placement(placement(ranking="m1 m2"))
-        port = proxy.url.rpartition(":")[2]
-    # The file that tells the port is that of the first proxy, so the second may not listen yet.
-    with (
-        ProxyThread(tmp_path, "--engine", "agents", "--admin-port", port) as proxy,
-        Client(proxy.url, start_timeout=30) as client,
-    ):
+    with ProxyThread(tmp_path, "--engine", "agents") as proxy, proxy.client() as client:
         assert client.placement()["models"][0]["machines"] == ["m1", "m2"]
         with Machine.of(proxy, "m3") as other:
             wait_for(lambda: other.desired().get("schema") == 1 and "waiting" not in other.desired())
@@ -171,12 +166,8 @@ def test_cleared_placement_does_not_come_back_from_an_old_file(tmp_path: Path) -
         wait_for(lambda: desired.exists() and b'"placement"' in desired.read_bytes())
         old = desired.read_bytes()
         client.clear_placement()
-        port = proxy.url.rpartition(":")[2]
     desired.write_bytes(old)
-    with (
-        ProxyThread(tmp_path, "--engine", "agents", "--admin-port", port) as proxy,
-        Client(proxy.url, start_timeout=30) as client,
-    ):
+    with ProxyThread(tmp_path, "--engine", "agents") as proxy, proxy.client() as client:
         assert client.placement()["applied"] is None
 
 

@@ -14,6 +14,7 @@ import pytest
 from helpers.proxies.host_statistics import counting
 from helpers.proxies.proxy_runs import ProxyThread, wait_for, write_model
 from helpers.system.browser import Visit
+from load_tests.ports import free_port
 from serving_proxy.cores import allocator
 from serving_proxy.system.cpus import read_cpus
 from serving_proxy.version import version
@@ -296,7 +297,8 @@ def test_colors_and_motion_follow_the_system(visit: Make) -> None:
 
 
 def test_a_login_lasts_over_a_restart_and_until_the_logout(chrome: Browser, tmp_path: Path) -> None:
-    with ProxyThread(tmp_path / "proxy") as proxy:
+    port = str(free_port())
+    with ProxyThread(tmp_path / "proxy", "--admin-port", port) as proxy:
         url, token = proxy.url, (proxy.state_dir / "admin.token").read_text(encoding="ascii").strip()
         seen = Visit(chrome, url).__enter__()
         page = seen.page
@@ -322,7 +324,7 @@ def test_a_login_lasts_over_a_restart_and_until_the_logout(chrome: Browser, tmp_
         assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/")
         assert token not in "".join(seen.asked)
         assert {path.partition("?")[2] for path in seen.asked} <= {"", "limit=200", STREAM_QUERY}
-    with ProxyThread(tmp_path / "proxy", "--admin-port", url.rpartition(":")[2]):
+    with ProxyThread(tmp_path / "proxy", "--admin-port", port):
         seen.live()
         assert page.get_by_role("dialog").count() == 0
         page.get_by_role("button", name="Log out").click()
@@ -335,7 +337,8 @@ def test_a_login_lasts_over_a_restart_and_until_the_logout(chrome: Browser, tmp_
 
 
 def test_a_lost_connection_is_shown_and_restored(chrome: Browser, tmp_path: Path) -> None:
-    with ProxyThread(tmp_path / "proxy", "--admin-auth", "none") as proxy:
+    port = str(free_port())
+    with ProxyThread(tmp_path / "proxy", "--admin-auth", "none", "--admin-port", port) as proxy:
         url = proxy.url
         with proxy.client() as client:
             client.deploy("ranking", write_model(tmp_path / "1"), wait=True)
@@ -346,7 +349,6 @@ def test_a_lost_connection_is_shown_and_restored(chrome: Browser, tmp_path: Path
     assert "The hosts keep serving requests" in page.locator("#banners").inner_text()
     assert page.locator("#model-ranking").count() == 1
     seen.picture("lost")
-    port = url.rpartition(":")[2]
     with ProxyThread(tmp_path / "proxy", "--admin-auth", "none", "--admin-port", port):
         page.get_by_role("button", name="Try now").click()
         seen.live()
@@ -392,7 +394,7 @@ def test_the_page_shows_the_division_of_cores(chrome: Browser, tmp_path: Path, m
             def agrees() -> bool:
                 return drawn() == {name: read_cpus(text) for name, text in given().items()}
 
-            wait_for(agrees, 20, "a map that agrees with desired.json")
+            wait_for(agrees, 30, "a map that agrees with desired.json")
             pools = client.machine()["cores"]["pools"]
             assert {name: set(pool["cpus"]) for pool in pools for name in pool["versions"]} == drawn()
             for pool in pools:
