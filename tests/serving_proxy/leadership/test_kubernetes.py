@@ -168,6 +168,9 @@ def test_a_pod_without_a_token_is_refused(pod: None, monkeypatch: pytest.MonkeyP
 
 def test_a_standby_leads_when_the_leader_ends(api: ApiServer, pod: None, tmp_path: Path) -> None:
     options = ["--engine", "agents", "--shared-store", f"file://{tmp_path}/shared", "--lease", f"kubernetes:{NAME}"]
+    # The leader gives the lease back, so that this may be long: on a busy machine the process of both may stand still
+    # for seconds.
+    options += ["--lease-timeout", "60"]
     with ProxyThread(tmp_path / "b", *options) as second:
         wait_for(lambda: _health(second) == "ok")
         with ProxyThread(tmp_path / "a", *options) as first:

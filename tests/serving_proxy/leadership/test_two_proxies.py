@@ -20,13 +20,17 @@ TOKEN = "a-token-of-two-proxies"
 
 
 class Pair:
-    """Two proxies that share a store and a token."""
+    """Two proxies that share a store and a token.
 
-    def __init__(self, folder: Path, shared: str, *options: str) -> None:
+    Each is given time for a lease in which it can stand still on a busy machine: the tests are about a leader that ends
+    or is stopped, and must not see another change.
+    """
+
+    def __init__(self, folder: Path, shared: str, lease_s: float, *options: str) -> None:
         self.folder = folder
         self.token_file = folder / "token"
         self.token_file.write_text(TOKEN)
-        options = ("--engine", "agents", "--shared-store", shared, "--lease-timeout", "5", *options)
+        options = ("--engine", "agents", "--shared-store", shared, "--lease-timeout", str(lease_s), *options)
         options += ("--token-file", str(self.token_file))
         self.proxies = [ProxyProcess(folder / name, *options) for name in ("a", "b")]
 
@@ -40,10 +44,15 @@ class Pair:
 
 
 def _leads(proxy: ProxyProcess) -> bool:
+    return _status(proxy) == "ok"
+
+
+def _status(proxy: ProxyProcess) -> str:
+    """Return what a proxy says of itself; empty if it does not answer, as one that was just woken up."""
     try:
-        return httpx.get(f"{proxy.url}/healthz", trust_env=False, timeout=0.5).json()["status"] == "ok"
+        return str(httpx.get(f"{proxy.url}/healthz", trust_env=False, timeout=5).json()["status"])
     except httpx.HTTPError:
-        return False
+        return ""
 
 
 pytestmark = pytest.mark.slow
@@ -51,7 +60,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
-    made = Pair(tmp_path, f"file://{tmp_path}/shared")
+    # A stopped leader is followed after this time.
+    made = Pair(tmp_path, f"file://{tmp_path}/shared", 12)
     with made.proxies[0], made.proxies[1]:
         yield made
 
@@ -70,7 +80,7 @@ def test_standby_takes_over_with_the_whole_state_and_the_former_leader_changes_n
             before, status = machine.desired(), client.status()
             term, generation = status["term"], status["generation"]
             events = [event["message"] for event in client.events()]
-        refused = httpx.get(f"{standby.url}/v1/status", trust_env=False)
+        refused = httpx.get(f"{standby.url}/v1/status", trust_env=False, timeout=30)
         assert refused.status_code == 503
         assert f"{leader.url} leads" in refused.json()["error"]["message"]
         with Client(standby.url, TOKEN) as follower:
@@ -96,10 +106,10 @@ def test_standby_takes_over_with_the_whole_state_and_the_former_leader_changes_n
         body = {"weights": {"2": 20.0}}
         url, headers = f"{leader.url}/v1/models/ranking/traffic", {"Authorization": f"Bearer {TOKEN}"}
         assert httpx.put(url, json=body, headers=headers, trust_env=False, timeout=30).status_code == 503
-        wait_for(lambda: "standby" in httpx.get(f"{leader.url}/healthz", trust_env=False).text)
+        wait_for(lambda: _status(leader) == "standby")
         assert machine.desired()["models"]["ranking"]["routing"]["arms"][0]["weight"] == 5000
 
-        standby.stop()
+        assert standby.stop(60) == 0
         wait_for(lambda: _leads(leader), 60)
         with leader.client(TOKEN) as client:
             wait_for(lambda: [m["state"] for m in client.status()["machines"]] == ["current"])
@@ -111,7 +121,8 @@ def test_proxies_that_share_only_a_bucket(s3_port: int, tmp_path: Path) -> None:
     """Each proxy has files of its own: the machine that comes later gets the model from the model store."""
     with s3_environment(s3_port):
         url = f"s3://models/{tmp_path.name}"
-        made = Pair(tmp_path, f"{url}/shared", "--model-store", f"{url}/store")
+        # A leader that ends gives its lease back, so that this may be long.
+        made = Pair(tmp_path, f"{url}/shared", 60, "--model-store", f"{url}/store")
         with made.proxies[0], made.proxies[1]:
             leader: ProxyProcess = wait_for(made.leader)
             standby, servers = made.other(leader), [proxy.url for proxy in made.proxies]
@@ -119,7 +130,7 @@ def test_proxies_that_share_only_a_bucket(s3_port: int, tmp_path: Path) -> None:
                 client.deploy("ranking", write_model(tmp_path / "models" / "1"))
                 wait_for(lambda: client.versions("ranking")["versions"][0]["state"] not in GATED)
                 term = client.status()["term"]
-            leader.kill()
+            assert leader.stop(60) == 0
             (tmp_path / "models").rename(tmp_path / "gone")
             wait_for(lambda: _leads(standby), 60)
             with (
