@@ -100,7 +100,7 @@ def test_from_deployment_to_roll_back(proxy: ProxyProcess, client: Client, versi
     client.promote("ranking", 4)
     wait_for(lambda: split(http, 20) == {4: 20})
     client.rollback("ranking")
-    wait_for(lambda: split(http, 20) == {3: 20}, 5)
+    wait_for(lambda: split(http, 20) == {3: 20})
 
 
 def test_a_version_that_was_not_warmed_up_says_why(client: Client, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def desired(folder: Path) -> dict[str, Any]:
 
 async def settle(agent: Agent, until: Any) -> None:
     task = asyncio.create_task(agent.apply())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not until():
             await asyncio.sleep(0.01)
     task.cancel()

@@ -66,7 +66,7 @@ def test_machine_copies_timelines_in_stores(tmp_path: Path) -> None:
         publish(writer)
         TimelineUpload(writer.folder, parse_url(url, "url")).step()
         task = asyncio.create_task(timelines.run())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (folder / segment_name(1, 1)).exists():
                 await asyncio.sleep(0.01)
         task.cancel()

@@ -128,14 +128,14 @@ def test_almost_valid_requests_are_refused(open_proxy: ProxyThread, body: str) -
 
 def connect(proxy: ProxyThread, data: bytes) -> socket.socket:
     place = urlsplit(proxy.url)
-    made = socket.create_connection((place.hostname, place.port), timeout=5)
+    made = socket.create_connection((place.hostname, place.port), timeout=30)
     made.sendall(data)
     return made
 
 
 def test_clients_that_stop_sending_are_disconnected(open_proxy: ProxyThread, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_limits, "HEAD_S", 0.3)
-    monkeypatch.setattr(middleware, "_BODY_S", 0.3)
+    monkeypatch.setattr(connection_limits, "HEAD_S", 1.0)
+    monkeypatch.setattr(middleware, "_BODY_S", 1.0)
     head = b"GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\n"
     body = b'POST /v1/models/x/promote HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20\r\n\r\n{"version": '
     silent, slow, stuck = connect(open_proxy, b""), connect(open_proxy, head), connect(open_proxy, body)
@@ -148,7 +148,8 @@ def test_clients_that_stop_sending_are_disconnected(open_proxy: ProxyThread, mon
     assert b"408" in stuck.recv(65536).split(b"\r\n")[0]
     while again.recv(65536):
         pass
-    assert time.monotonic() - started < 4
+    # Sooner than by the usual times.
+    assert time.monotonic() - started < 9
     assert ask(open_proxy).status_code == 200
 
 

@@ -150,13 +150,13 @@ def test_a_profile_that_is_given_is_planned_with(
     file = tmp_path / "given.json"
     profile_model(models[5], [0], ROWS, [1], seconds=0.02, beside=True, out=file)
     client.deploy(name, models[5], profile=str(file), wait=True)
-    wait_for(lambda: "the profile given.json, given with `--profile`" in figures(client, name, 5), 10)
+    wait_for(lambda: "the profile given.json, given with `--profile`" in figures(client, name, 5))
     assert jobs(client, name) == []
     client.deploy(name, models[5], slo_p99_ms=10.0)
     assert "given" in figures(client, name, 5)
     client.deploy(name, models[5], profile="auto")
     wait_for(lambda: jobs(client, name) == ["succeeded"], 60, "a measurement in its place")
-    wait_for(lambda: "given" not in figures(client, name, 5), 10)
+    wait_for(lambda: "given" not in figures(client, name, 5))
 
 
 def test_a_wrong_profile_is_refused(client: Client, models: dict[int, Path], name: str, tmp_path: Path) -> None:

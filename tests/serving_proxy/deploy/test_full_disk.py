@@ -57,7 +57,7 @@ def test_a_full_disk_is_seen_and_does_not_stop_the_kill_switch(proxy: ProxyProce
             wait_for(lambda: arms(proxy))
             fill(proxy.state_dir)
             # Nobody asks for anything, and it is said all the same, and goes on being said.
-            wait_for(lambda: "No space left" in (client.status()["fault"] or ""), 10)
+            wait_for(lambda: "No space left" in (client.status()["fault"] or ""))
             with pytest.raises(ExhaustedError):
                 client.traffic("ranking", {2: 20})
             assert client.versions("ranking")["versions"][1]["traffic"] == 10
@@ -86,10 +86,10 @@ def test_without_any_room_the_kill_switch_works_and_is_written_later(proxy: Prox
             written = os.fstat(log.fileno()).st_size
         assert client.pause("ranking")["paused"]
         assert arms(proxy) == []
-        wait_for(lambda: client.status()["fault"], 10)
+        wait_for(lambda: client.status()["fault"])
         filling.unlink()
-        wait_for(lambda: client.status()["fault"] is None, 10)
-        wait_for(lambda: (proxy.state_dir / "reserve").exists(), 10)
+        wait_for(lambda: client.status()["fault"] is None)
+        wait_for(lambda: (proxy.state_dir / "reserve").exists())
         assert (proxy.state_dir / "proxy.sqlite3-wal").stat().st_size >= written
         assert "ranking: paused, all requests go to the baseline" in [event["message"] for event in client.events()]
         proxy.kill()

@@ -46,7 +46,7 @@ class Place:
 
     async def becomes(self, state: State) -> None:
         """Wait for a state of version 3."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while self.version.state != state:
                 await asyncio.sleep(0.01)
 
@@ -103,7 +103,7 @@ def test_a_job_reports_waiting_only_while_it_waits(place: Place, monkeypatch: py
             super().report(step, *more)
 
     async def says(step: str) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while said[-1:] != [step]:
                 await asyncio.sleep(0.01)
 

@@ -50,7 +50,7 @@ def deliver(alerts: Alerts, *texts: str) -> None:
         for text in texts:
             alerts.send(text, {"model": "ranking", "version": 4})
         task = asyncio.create_task(alerts.run())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while alerts.sent + alerts.lost < len(texts):
                 await asyncio.sleep(0.01)
         task.cancel()

@@ -38,7 +38,7 @@ def test_a_call_is_in_flight_before_its_request_has_come() -> None:
         assert not waiting.done()
         sent.set()
         assert await call == b"request"
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, 30)
 
     asyncio.run(run())
 
@@ -53,9 +53,9 @@ def test_a_call_that_begins_as_the_last_one_ends_is_waited_for() -> None:
         with in_flight:
             await asyncio.sleep(0.1)
             assert not waiting.done()
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, 30)
         with in_flight:
-            await asyncio.wait_for(in_flight.wait(0.05), 5)
+            await asyncio.wait_for(in_flight.wait(0.05), 30)
 
     asyncio.run(run())
 
@@ -76,7 +76,7 @@ def test_late_requests_are_refused_while_their_share_is_full() -> None:
         receive_timeout = ReceiveTimeout(30, Full(0))
         watching = asyncio.create_task(receive_timeout.watch())
         with pytest.raises(ResourceExhaustedError, match="max_request_bytes_in_flight"):
-            await asyncio.wait_for(receive_timeout.first(never), 5)
+            await asyncio.wait_for(receive_timeout.first(never), 30)
         assert await receive_timeout.first(soon) == b"request"
         watching.cancel()
 

@@ -43,9 +43,9 @@ def test_requests_are_spans_below_the_callers(tmp_path: Path, tiny_model: Path) 
     with served("python", tmp_path, models, environment=environment) as host:
         url = f"http://{host.rest}/api/predict/ranking"
         headers = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
-        assert httpx.post(url, content=ranking_body(), headers=headers, timeout=20).is_success
+        assert httpx.post(url, content=ranking_body(), headers=headers, timeout=60).is_success
         bad = make_request({"x": [1.0]}).SerializeToString()
-        assert httpx.post(url, content=bad, headers=headers, timeout=20).status_code == 400
+        assert httpx.post(url, content=bad, headers=headers, timeout=60).status_code == 400
         wait_until(lambda: host.log.read_text().count(f'"trace_id": "0x{TRACE}"') >= 2)
     text = host.log.read_text()
     assert f'"parent_id": "0x{PARENT}"' in text

@@ -64,7 +64,7 @@ def test_an_optimized_model_is_verified_served_and_removed(
     proxy: ProxyThread, client: Client, table_model: Path, name: str
 ) -> None:
     job = client.deploy(name, table_model, version=3, optimize=True, precision="fp32")["job"]
-    (worker,) = wait_for(workers, 20)
+    (worker,) = wait_for(workers, 60)
     wait_for(lambda: os.getpriority(os.PRIO_PROCESS, worker) == 10 and os.sched_getaffinity(worker) == {0}, 120)
     steps: list[str] = []
     client.wait(job["id"], timeout=120, told=lambda job: steps.append(job["step"]))
@@ -108,9 +108,9 @@ def test_an_optimization_is_cancelled_and_leaves_nothing(
 
 def test_a_killed_worker_is_a_failure(client: Client, string_model: Path, name: str) -> None:
     job = client.deploy(name, string_model, version=3, optimize=True)["job"]
-    (worker,) = wait_for(workers, 20)
+    (worker,) = wait_for(workers, 60)
     wait_for(lambda: client.job(job["id"])["step"].startswith("optimizing"), 120)
     os.kill(worker, 9)
-    wait_for(lambda: client.job(job["id"])["state"] == "failed", 20)
+    wait_for(lambda: client.job(job["id"])["state"] == "failed", 60)
     assert "ended by SIGKILL" in client.job(job["id"])["error"]
     assert client.versions(name)["versions"][0]["state"] == "failed"
