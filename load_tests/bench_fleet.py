@@ -27,6 +27,7 @@ from load_tests.fleet import (
     placement,
     ray_nodes,
     ray_silent,
+    ray_takeover,
     replica,
     rollout,
     silent_node,
@@ -48,6 +49,7 @@ CASES: dict[str, tuple[Callable[[Setup], dict[str, Any]], Callable[[dict[str, An
     "placement": (placement.measure, placement.judge),
     "ray": (ray_nodes.measure, ray_nodes.judge),
     "ray_silent": (ray_silent.measure, ray_silent.judge),
+    "ray_takeover": (ray_takeover.measure, ray_takeover.judge),
     "replica": (replica.measure, replica.judge),
 }
 
