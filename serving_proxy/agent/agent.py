@@ -90,8 +90,15 @@ class Agent:
 
     @property
     def origins(self) -> dict[str, str]:
-        """Return the path that the proxy knows by local path."""
+        """Return the path that the proxy knows by local path; one of several if models share a folder here."""
         return {local: origin_of(key) for key, local in self.memory.paths.items()}
+
+    @property
+    def origins_of_versions(self) -> dict[tuple[str, str], str]:
+        """Return the path that the proxy knows by `model/version` and local path."""
+        wanted = {} if self.memory.state is None else wanted_files(self.memory.state.desired)
+        local = {name: self.memory.paths.get(file_key(entry)) for name, entry in wanted.items()}
+        return {(name, path): wanted[name]["path"] for name, path in local.items() if path is not None}
 
     def know_hosts(self, hosts: Sequence[HostSeen]) -> None:
         """Write another `desired.json` if hosts of another release have come or gone."""

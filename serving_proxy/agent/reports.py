@@ -117,7 +117,7 @@ class Reporter:
         self, hosts: Iterable[HostSeen], stamps: Mapping[str, tuple[int, ...]], with_stats: bool
     ) -> AgentReport:
         agent, (term, generation), highest = self._agent, self._agent.applied, self._agent.memory.order
-        origins = agent.origins
+        origins, of_versions = agent.origins, agent.origins_of_versions
         return AgentReport(
             agent=self._name,
             version=self._version,
@@ -139,7 +139,7 @@ class Reporter:
                     hung=seen.state == HUNG,
                     actual=None
                     if self._told.get(seen.name) == stamps[seen.name]
-                    else with_origins(self._actual[seen.name][1], origins),
+                    else with_origins(self._actual[seen.name][1], origins, of_versions),
                     stats=seen.stats if with_stats else {},
                     counted_at=seen.counted_at,
                 )
@@ -162,23 +162,38 @@ class Reporter:
         return self._actual[name]
 
 
-def with_origins(actual: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, Any]:
-    """Return an `actual.json` with the paths that the proxy knows instead of local ones."""
+def with_origins(
+    actual: Mapping[str, Any], origins: Mapping[str, str], of_versions: Mapping[tuple[str, str], str] | None = None
+) -> dict[str, Any]:
+    """Return an `actual.json` with the paths that the proxy knows instead of local ones.
 
-    def version(entry: Any) -> Any:
+    Parameters
+    ----------
+    actual : dict
+    origins : mapping of str to str
+        By local path.
+    of_versions : mapping of (str, str) to str, optional
+        By `model/version` and local path; they come first, since models that have the same files share a local folder.
+    """
+    first = of_versions or {}
+
+    def version(name: str, entry: Any) -> Any:
         if not isinstance(entry, dict):
             return entry
-        found = {**entry, "path": origins.get(entry["path"], entry["path"])} if entry.get("path") else dict(entry)
+        found = dict(entry)
+        if path := entry.get("path"):
+            found["path"] = first.get((name, path)) or origins.get(path, path)
         if found.get("replacement"):
-            found["replacement"] = version(found["replacement"])
+            found["replacement"] = version(name, found["replacement"])
         return found
 
-    def model(entry: Any) -> Any:
+    def model(name: str, entry: Any) -> Any:
         if not isinstance(entry, dict) or not isinstance(entry.get("versions"), dict):
             return entry
-        return {**entry, "versions": {number: version(found) for number, found in entry["versions"].items()}}
+        versions = entry["versions"].items()
+        return {**entry, "versions": {number: version(f"{name}/{number}", found) for number, found in versions}}
 
     models = actual.get("models")
     if not isinstance(models, dict):
         return dict(actual)
-    return {**actual, "models": {name: model(entry) for name, entry in models.items()}}
+    return {**actual, "models": {name: model(name, entry) for name, entry in models.items()}}

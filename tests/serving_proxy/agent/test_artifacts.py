@@ -46,8 +46,13 @@ def test_machine_fetches_what_the_proxy_has_stored(tmp_path: Path) -> None:
         entry = machine.desired()["models"]["ranking"]["versions"]["7"]
         assert Path(entry["path"]).parent == machine.state_dir / "models" / "models"
         assert_same(model, Path(entry["path"]))
-        (version,) = client.versions("ranking")["versions"]
-        assert version["state"] == "ready"
+        # Another model with the same files, from the store: the machine has one folder for both.
+        client.deploy("twin", "s3://models/fleet/ranking/7", wait=True, timeout=60)
+        assert machine.desired()["models"]["twin"]["versions"]["7"]["path"] == entry["path"]
+        client.deploy("after", str(write_model(tmp_path / "export" / "8")), wait=True, timeout=60)
+        for name in ("ranking", "twin"):
+            (version,) = client.versions(name)["versions"]
+            assert version["state"] == "ready", name
 
 
 def test_machine_copies_timelines_in_stores(tmp_path: Path) -> None:
