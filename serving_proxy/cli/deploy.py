@@ -63,9 +63,10 @@ def deploy_command(
     answer = client.deploy(name, place(path), **given)
     for note in answer["notes"]:
         remark(note)
-    if wait and answer["job"] is not None:
-        answer["job"] = follow(client, answer["job"], limit)
-        answer["model"] = client.versions(name)
+    if wait:
+        if answer["job"] is not None:
+            answer["job"] = follow(client, answer["job"], limit)
+        answer["model"] = client.wait_until_ready(name, answer["version"], limit)
     return answer
 
 

@@ -105,9 +105,10 @@ class Client:
         """
         body = {key: value for key, value in options.items() if value is not None}
         answer = self._ask("POST", f"/v1/models/{name}/deploy", {"path": str(path), **body})
-        if wait and answer["job"] is not None:
-            answer["job"] = self.wait(answer["job"]["id"], timeout)
-            answer["model"] = self.versions(name)
+        if wait:
+            if answer["job"] is not None:
+                answer["job"] = self.wait(answer["job"]["id"], timeout)
+            answer["model"] = self.wait_until_ready(name, answer["version"], timeout)
         return answer
 
     def undeploy(self, name: str, version: int | None = None) -> Json:
@@ -289,6 +290,27 @@ class Client:
                 raise LateError(
                     f"{job['model']}/{job['version']}: {job['step']} after {timeout:g} s, expected it ready"
                 )
+            time.sleep(POLL_S)
+
+    def wait_until_ready(self, name: str, version: int, timeout: float | None = None) -> Json:
+        """Wait until a version is ready, also if hosts load it without an operation of the proxy; return its model.
+
+        Raises
+        ------
+        PreconditionError, LateError
+            It has failed, or takes longer than `timeout` [s].
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            model = self.versions(name)
+            found = next((entry for entry in model["versions"] if entry["version"] == version), None)
+            state, reason = ("stopped", "") if found is None else (found["state"], found["reason"])
+            if state == "ready":
+                return model
+            if state in {"failed", "draining", "stopped"}:
+                raise PreconditionError(f"{name}/{version}: {reason or state}")
+            if deadline is not None and time.monotonic() > deadline:
+                raise LateError(f"{name}/{version}: {state} {reason} after {timeout:g} s, expected it ready")
             time.sleep(POLL_S)
 
     def stream(self, *topics: str, after: int | None = None) -> Iterator[tuple[str, Json]]:

@@ -76,6 +76,9 @@ def test_version_that_one_machine_cannot_load_fails(
         (folder / "refuse").write_text("out of memory")
         with pytest.raises(PreconditionError, match=r"m[12]/host-0: out of memory"):
             client.deploy(name, folder, wait=True, timeout=30)
+        # The command is repeated: the version is still there, and has still failed.
+        with pytest.raises(PreconditionError, match=r"m[12]/host-0: out of memory"):
+            client.deploy(name, folder, wait=True, timeout=30)
 
 
 def test_proxy_that_is_restarted_changes_nothing(tmp_path: Path) -> None:
