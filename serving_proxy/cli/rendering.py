@@ -295,7 +295,9 @@ def table(
     """Return a table of short cells, without empty columns; on a narrow terminal, only the cells of some columns are
     wrapped.
     """
-    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    made = Table(
+        title=title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     made.pad_edge = made.show_edge = False
     shown = [place for place, _ in enumerate(columns) if any(row[place] for row in rows)]
     for place in shown:

@@ -24,7 +24,9 @@ def render_placement(found: dict[str, Any]) -> RenderableType:
     waits = [(model["name"], f"waits for {model['waits_for']}") for model in found["models"] if model["waits_for"]]
     remarks = [("", line) for line in found["remarks"]]
     columns = ("model", "machines", "moves from")
-    return Group(table(title, columns, rows, right=(), wrapped=columns), *notes([*waits, *remarks]))
+    # A title is as narrow as its table.
+    head = Text(title, style="bold")
+    return Group(head, table("", columns, rows, right=(), wrapped=columns), *notes([*waits, *remarks]))
 
 
 def render_endpoints(found: dict[str, Any]) -> RenderableType:
