@@ -13,16 +13,20 @@ from serving_proxy.api.errors import answer
 
 
 class StandbyApp:
-    """Names the proxy that leads.
+    """Names the proxy that leads, or says that this one cannot follow.
 
     Parameters
     ----------
     leader : callable
         Returns its URL, or None if none is known.
+    is_cut_off : callable
+        Returns whether this proxy could not read the lease or the store when it tried last. The cause is in its log:
+        it may name addresses, and who asks has not shown a token.
     """
 
-    def __init__(self, leader: Callable[[], str | None]) -> None:
+    def __init__(self, leader: Callable[[], str | None], is_cut_off: Callable[[], bool]) -> None:
         self._leader = leader
+        self._is_cut_off = is_cut_off
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -31,7 +35,10 @@ class StandbyApp:
         if scope["path"] == "/healthz":
             response = JSONResponse({"status": "standby", "leader": leader})
         else:
-            said = "none leads at the moment" if leader is None else f"{leader} leads"
+            if self._is_cut_off():
+                said = "and cannot read the lease or the shared store; its log says why"
+            else:
+                said = "none leads at the moment" if leader is None else f"{leader} leads"
             response = answer("UNAVAILABLE", f"this proxy is on standby, {said}")
             if leader is not None:
                 response.headers[LEADER_HEADER] = leader

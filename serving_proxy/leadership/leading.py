@@ -47,6 +47,8 @@ class Leadership:
     ----------
     seen : Held or None
         The lease that was seen last, of whatever proxy.
+    is_cut_off : bool
+        Whether the lease, or the store that proxies share, could not be read when this proxy tried last.
     lost : asyncio.Event
         Set when this proxy no longer leads.
     """
@@ -60,6 +62,7 @@ class Leadership:
         self._until = 0.0
         self.seen: Held | None = None
         self._seen_at = 0.0
+        self.is_cut_off = False
         self.lost = asyncio.Event()
 
     @property

@@ -151,10 +151,12 @@ async def stand_by(replica: Replica, leadership: Leadership, ended: asyncio.Even
             if await leadership.look(replica.known_term):
                 await asyncio.to_thread(replica.catch_up)
                 await asyncio.to_thread(replica.lead, leadership.term, leadership.holds, leadership.resign)
+                leadership.is_cut_off = False
                 return True
-            fault = ""
+            fault, leadership.is_cut_off = "", False
         except ProxyError as error:
             leadership.resign()
+            leadership.is_cut_off = True
             if str(error) != fault:
                 fault = str(error)
                 log.error("standby: %s", fault)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leases at a server that keeps the rules of the API; nothing here has run on a cluster."""
+"""Leases at a server that keeps the rules of the API."""
 
 from __future__ import annotations
 
@@ -185,3 +185,17 @@ def test_a_standby_leads_when_the_leader_ends(api: ApiServer, pod: None, tmp_pat
 
 def _health(proxy: ProxyThread) -> str:
     return str(httpx.get(f"{proxy.url}/healthz", trust_env=False, timeout=10).json()["status"])
+
+
+def test_a_standby_that_cannot_read_the_lease_says_so(api: ApiServer, pod: None, tmp_path: Path) -> None:
+    api.token = "another-token"
+    options = ["--engine", "agents", "--shared-store", f"file://{tmp_path}/shared", "--lease", f"kubernetes:{NAME}"]
+    with ProxyThread(tmp_path / "a", *options) as proxy:
+
+        def said() -> str:
+            return httpx.get(f"{proxy.url}/v1/status", trust_env=False, timeout=10).text
+
+        wait_for(lambda: "cannot read the lease or the shared store; its log says why" in said())
+        assert _health(proxy) == "standby"
+        api.set_token("a-second-token")
+        wait_for(lambda: _health(proxy) == "ok")
