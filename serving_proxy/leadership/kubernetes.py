@@ -27,6 +27,7 @@ _KIND = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
 _URL, _RENEWALS = "recprocessor/url", "recprocessor/renewals"
 _MOST_BYTES = 64 * 1024
 _RIGHTS = "the rights to get, create and update leases (a Role, as in the Helm chart)"
+_TOKEN = "a token of a service account that is still valid"
 
 Json = dict[str, Any]
 
@@ -63,6 +64,8 @@ class KubernetesLease:
             self._client = httpx.Client(
                 base_url=server,
                 verify=ssl.create_default_context(cafile=str(account / "ca.crt")),
+                # The name with which the API server remembers who wrote which fields.
+                headers={"User-Agent": "serving-proxy"},
                 timeout=request_s,
                 trust_env=False,
             )
@@ -146,7 +149,9 @@ class KubernetesLease:
             raise UnavailableError(
                 f"{self}: {error or type(error).__name__}, expected the API server at {self._client.base_url}"
             ) from error
-        if answer.status_code in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}:
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            raise UnavailableError(f"{self}: {_said(answer)}, expected {_TOKEN}")
+        if answer.status_code == httpx.codes.FORBIDDEN:
             raise UnavailableError(f"{self}: {_said(answer)}, expected {_RIGHTS}")
         if answer.is_error and answer.status_code not in {httpx.codes.CONFLICT, httpx.codes.NOT_FOUND}:
             raise UnavailableError(f"{self}: {_said(answer)}, expected a Lease that can be read and written")
