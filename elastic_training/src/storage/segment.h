@@ -186,10 +186,16 @@ class Segment {
   /// Rows that the present cut of a checkpoint has kept and not taken over yet.
   RowBlock& kept() { return kept_; }
 
-  /// Calls `visit(hash, row)` for all rows; it may remove, release or move the row that it is called for. Of the hashes of
-  /// rows on SSD, it gets the bits that their index has.
+  /// Calls `visit(hash, row)` for all rows; it may remove or release the row that it is called for. Of the hashes of rows on
+  /// SSD, it gets the bits that their index has.
   template <typename Visit>
   void ForEachHash(const Visit& visit) const;
+  /// As ForEachHash, for the rows that are on SSD, and for the others. These may also be moved to SSD, which may change the
+  /// numbers of all rows there.
+  template <typename Visit>
+  void ForEachOnSsd(const Visit& visit) const;
+  template <typename Visit>
+  void ForEachInMemory(const Visit& visit) const;
 
   // Those that add rows throw std::bad_alloc without a change if there is no memory.
 
@@ -237,8 +243,6 @@ class Segment {
   SsdIndex NewSsdIndex(size_t rows, int depth, uint64_t prefix) const;
   void TakeSsdIndex(SsdIndex&& index);
   void GrowSsd();
-  template <typename Visit>
-  void ForEachInMemory(const Visit& visit) const;
   void GiveBack(uint32_t row);
   uint32_t Add(const KeyRef& key, bool record);
   void FillNew(uint32_t row, const RowHeader& header, bool zeros);
@@ -260,9 +264,13 @@ class Segment {
 
 template <typename Visit>
 void Segment::ForEachHash(const Visit& visit) const {
-  // Rows that it moves to SSD come no second time.
-  ssd_.ForEach([&](uint32_t slot) { visit(ssd_.hash(slot), SsdRow(slot)); });
+  ForEachOnSsd(visit);
   ForEachInMemory(visit);
+}
+
+template <typename Visit>
+void Segment::ForEachOnSsd(const Visit& visit) const {
+  ssd_.ForEach([&](uint32_t slot) { visit(ssd_.hash(slot), SsdRow(slot)); });
 }
 
 template <typename Visit>

@@ -247,11 +247,14 @@ uint64_t ElasticTable::VisitHeaders(uint64_t cursor, const std::function<void(co
 uint64_t ElasticTable::Sweep(uint64_t cursor, const std::function<RowFate(const RowView&)>& decide) {
   return WithSegment<false>(cursor, [&](Segment* segment) {
     std::vector<uint32_t> evicted;
-    segment->ForEachHash([&](uint64_t hash, uint32_t row) {
+    segment->ForEachOnSsd([&](uint64_t, uint32_t row) {
+      if (decide(HeaderOf(*segment, row)) == RowFate::kEvict) evicted.push_back(row);
+    });
+    // Before others move to SSD, which may change the numbers of rows there.
+    EvictFromSsd(segment, evicted);
+    segment->ForEachInMemory([&](uint64_t hash, uint32_t row) {
       const RowFate fate = decide(HeaderOf(*segment, row));
-      if (IsOnSsd(row)) {
-        if (fate == RowFate::kEvict) evicted.push_back(row);
-      } else if (fate == RowFate::kEvict) {
+      if (fate == RowFate::kEvict) {
         EvictRow(segment, hash, row);
       } else if (fate == RowFate::kRelease && !IsRecord(row)) {
         segment->Release(hash, row);
@@ -260,7 +263,6 @@ uint64_t ElasticTable::Sweep(uint64_t cursor, const std::function<RowFate(const 
         segment->MoveToSsd(hash, row);
       }
     });
-    EvictFromSsd(segment, evicted);
   });
 }
 

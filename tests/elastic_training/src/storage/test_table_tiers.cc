@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <random>
 #include <set>
 #include <string>
@@ -321,6 +322,33 @@ TEST(TableTiers, SweepsTellTheKeysThatTheyEvictFromSsd) {
   EXPECT_EQ(table->log()->live(), 0);
   const Changes changes = ChangesOf(table.get());
   EXPECT_EQ(changes.evicted, std::set<uint64_t>(keys.begin(), keys.end()));
+}
+
+TEST(TableTiers, ASweepEvictsFromSsdAndMovesOtherRowsThere) {
+  const auto table = TieredTable("both", FolderOf("both"));
+  const std::vector<uint64_t> keys = Keys(1, 6000);
+  std::vector<float> weights(keys.size() * kDim);
+  std::iota(weights.begin(), weights.end(), 1.0f);
+  RowContents contents;
+  contents.weights = weights.data();
+  table->Follow();
+  table->Insert({keys.data(), nullptr, keys.size()}, contents);
+  const std::set<uint64_t> evicted(keys.begin(), keys.begin() + 500);
+  MoveToSsd(table.get(), evicted);
+  ASSERT_EQ(table->counts().ssd, 500);
+  // So many that the index of rows on SSD grows, and its rows get other numbers.
+  uint64_t cursor = 0;
+  do {
+    cursor = table->Sweep(
+        cursor, [](const RowView& row) { return row.weights == nullptr ? RowFate::kEvict : RowFate::kMoveToSsd; });
+  } while (cursor != 0);
+  EXPECT_EQ(table->counts().ssd, 5500);
+  EXPECT_EQ(table->counts().full, 0);
+  const std::vector<uint64_t> kept(keys.begin() + 500, keys.end());
+  EXPECT_EQ(ContentsOf(*table, kept).weights, std::vector<float>(weights.begin() + 500 * kDim, weights.end()));
+  const Contents gone = ContentsOf(*table, {evicted.begin(), evicted.end()});
+  EXPECT_EQ(std::count(gone.kinds.begin(), gone.kinds.end(), static_cast<int64_t>(RowKind::kAbsent)), 500);
+  EXPECT_EQ(ChangesOf(table.get()).evicted, evicted);
 }
 
 TEST(TableTiers, SweepsEvictRowsWhoseRecordsAreDamaged) {
