@@ -123,9 +123,13 @@ TEST_P(SessionTest, EachRunReadsTheViewThatItGets) {
     std::vector<tensorflow::Tensor> outputs;
     EXPECT_TRUE(absl::IsInvalidArgument(session_->Run(handle_, Feeds(), nullptr, &outputs)));
     ASSERT_TRUE(session_->Run(handle_, Feeds(), &first, &outputs).ok());
-    if (output[0] == 'z') EXPECT_EQ(outputs.at(0).scalar<float>()(), 12);
+    if (output[0] == 'z') {
+      EXPECT_EQ(outputs.at(0).scalar<float>()(), 12);
+    }
     ASSERT_TRUE(session_->Run(handle_, Feeds(), &second, &outputs).ok());
-    if (output[0] == 'z') EXPECT_EQ(outputs.at(0).scalar<float>()(), 22);
+    if (output[0] == 'z') {
+      EXPECT_EQ(outputs.at(0).scalar<float>()(), 22);
+    }
   }
   tensorflow::StepStats stats;
   std::vector<tensorflow::Tensor> outputs;
