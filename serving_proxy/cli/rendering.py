@@ -179,8 +179,9 @@ def _placed(found: dict[str, Any]) -> list[RenderableType]:
     remarks = [(replica["name"], replica["note"]) for replica in found["replicas"]]
     remarks += [(node["address"], "is being drained") for node in found["nodes"] if node["draining"]]
     remarks.append(("engine", found["fault"] or ""))
-    title = f"Replicas, {found['ready']} ready of {found['wanted']} ({found['reason']})"
-    return [table(title, columns, rows, right=("restarts",)), *notes(remarks)]
+    # A title of the table would be as narrow as the table, and vanish without replicas.
+    head = Text(f"Replicas, {found['ready']} ready of {found['wanted']} ({found['reason']})", style="bold")
+    return [head, *([table("", columns, rows, right=("restarts",))] if rows else []), *notes(remarks)]
 
 
 def _hosts(hosts: list[dict[str, Any]]) -> list[RenderableType]:

@@ -15,6 +15,7 @@ import httpx
 from serving_proxy.access.certificates import trust
 from serving_proxy.access.tokens import check_clear_text
 from serving_proxy.client.transport import POLL_S, RetryingTransport, error_of, named_faults
+from serving_proxy.deploy.deployment import check_name
 from serving_proxy.errors import CancelledError, LateError, PreconditionError
 
 DEFAULT_SERVER = "http://127.0.0.1:8502"
@@ -44,6 +45,8 @@ class Client:
     ------
     InvalidError
         The token would be sent over a network in clear text, or the file of certificates cannot be read.
+    InvalidError
+        From verbs: a name cannot be that of a model.
     ProxyError
         From every verb: the exception of `serving_proxy.errors` for the status that the proxy returns.
     """
@@ -104,7 +107,7 @@ class Client:
             `version`, `job`, `notes`, `model`.
         """
         body = {key: value for key, value in options.items() if value is not None}
-        answer = self._ask("POST", f"/v1/models/{name}/deploy", {"path": str(path), **body})
+        answer = self._ask("POST", f"/v1/models/{check_name(name)}/deploy", {"path": str(path), **body})
         if wait:
             if answer["job"] is not None:
                 answer["job"] = self.wait(answer["job"]["id"], timeout)
@@ -113,57 +116,59 @@ class Client:
 
     def undeploy(self, name: str, version: int | None = None) -> Json:
         """Take out a version after its last request, or the whole model."""
-        return self._ask("POST", f"/v1/models/{name}/undeploy", {"version": version})
+        return self._ask("POST", f"/v1/models/{check_name(name)}/undeploy", {"version": version})
 
     def traffic(self, name: str, weights: Mapping[int | str, float]) -> Json:
         """Split traffic: percentages by version or label; the share that is not named goes to the baseline."""
         body = {"weights": {str(version): percent for version, percent in weights.items()}}
-        return self._ask("PUT", f"/v1/models/{name}/traffic", body)
+        return self._ask("PUT", f"/v1/models/{check_name(name)}/traffic", body)
 
     def ramp(self, name: str, version: int, to: float, over_s: float) -> Json:
         """Change a version's share to `to` percent within `over_s` seconds."""
-        return self._ask("POST", f"/v1/models/{name}/ramp", {"version": version, "to": to, "over_s": over_s})
+        return self._ask(
+            "POST", f"/v1/models/{check_name(name)}/ramp", {"version": version, "to": to, "over_s": over_s}
+        )
 
     def promote(self, name: str, version: int) -> Json:
         """Make a version the baseline once it is ready; the previous baseline stays warm."""
-        return self._ask("POST", f"/v1/models/{name}/promote", {"version": version})
+        return self._ask("POST", f"/v1/models/{check_name(name)}/promote", {"version": version})
 
     def rollback(self, name: str, epoch: int | None = None, version: int | None = None) -> Json:
         """Send everything to the last good baseline, or hold a version (the baseline) at an epoch of its timeline."""
         body = None if epoch is None and version is None else {"epoch": epoch, "version": version}
-        return self._ask("POST", f"/v1/models/{name}/rollback", body)
+        return self._ask("POST", f"/v1/models/{check_name(name)}/rollback", body)
 
     def resume(self, name: str, version: int | None = None) -> Json:
         """Let a version (the baseline) that is held at an epoch follow its timeline again."""
-        return self._ask("POST", f"/v1/models/{name}/resume", {"version": version})
+        return self._ask("POST", f"/v1/models/{check_name(name)}/resume", {"version": version})
 
     def pause(self, name: str, paused: bool = True) -> Json:
         """Send everything to the baseline for a while, or resume experiments."""
-        return self._ask("POST", f"/v1/models/{name}/pause", {"paused": paused})
+        return self._ask("POST", f"/v1/models/{check_name(name)}/pause", {"paused": paused})
 
     def guard(self, name: str, **limits: Any) -> Json:
         """Change the given limits, and return the limits and the guard's verdicts on a model's versions."""
-        path = f"/v1/models/{name}/guard"
+        path = f"/v1/models/{check_name(name)}/guard"
         return self._ask("PATCH", path, limits) if limits else self._ask("GET", path)
 
     def request_log(self, name: str) -> Json:
         """Return the request log's settings for a model, and its files."""
-        return self._ask("GET", f"/v1/models/{name}/request_log")
+        return self._ask("GET", f"/v1/models/{check_name(name)}/request_log")
 
     def set_request_log(
         self, name: str, sample: float | None, max_bytes: int = 16 * 1024 * 1024, max_files: int = 8
     ) -> Json:
         """Let hosts log `sample` percent of a model's requests; None: none."""
         body = {"sample": sample, "max_bytes": max_bytes, "max_files": max_files}
-        return self._ask("PUT", f"/v1/models/{name}/request_log", body)
+        return self._ask("PUT", f"/v1/models/{check_name(name)}/request_log", body)
 
     def merge_request_log(self, name: str) -> Json:
         """Merge the newest requests into one file, and return its path."""
-        return self._ask("POST", f"/v1/models/{name}/request_log/merge")
+        return self._ask("POST", f"/v1/models/{check_name(name)}/request_log/merge")
 
     def delete_request_log(self, name: str) -> Json:
         """Remove the logged requests."""
-        return self._ask("DELETE", f"/v1/models/{name}/request_log")
+        return self._ask("DELETE", f"/v1/models/{check_name(name)}/request_log")
 
     def history(self) -> Json:
         """Return request rates and latencies of the last minutes."""
@@ -183,15 +188,15 @@ class Client:
 
     def versions(self, name: str) -> Json:
         """Return a model with all its versions."""
-        return self._ask("GET", f"/v1/models/{name}/versions")
+        return self._ask("GET", f"/v1/models/{check_name(name)}/versions")
 
     def endpoints(self, name: str) -> Json:
         """Return the addresses to which clients send requests for a model."""
-        return self._ask("GET", f"/v1/models/{name}/endpoints")
+        return self._ask("GET", f"/v1/models/{check_name(name)}/endpoints")
 
     def explain(self, name: str) -> Json:
         """Return sentences that explain a model's state."""
-        return self._ask("GET", f"/v1/models/{name}/explain")
+        return self._ask("GET", f"/v1/models/{check_name(name)}/explain")
 
     def events(self, after: int = 0, model: str | None = None, limit: int = 100) -> list[Json]:
         """Return events by rising id: those after an id, or the newest ones."""

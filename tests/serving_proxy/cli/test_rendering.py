@@ -82,3 +82,10 @@ def test_reasons_and_ramps_stand_below_the_table() -> None:
     found = lines(render_model(MODEL), 80)
     assert [line.split()[0] for line in found if line.startswith("ranking/")] == ["ranking/4", "ranking/6"]
     assert "ranking/4  ramp of the traffic to 40 %" in [line.rstrip() for line in found]
+
+
+def test_replicas_that_do_not_exist_yet_are_counted() -> None:
+    found = {"ready": 0, "wanted": 3, "reason": "--replicas", "replicas": [], "nodes": [], "fault": "no answer of Ray"}
+    shown = lines(render_status({**STATUS, "replicas": found}), 80)
+    assert shown[0] == "Replicas, 0 ready of 3 (--replicas)"
+    assert "engine  no answer of Ray" in shown[1]

@@ -12,7 +12,7 @@ import pytest
 
 import serving_proxy
 from serving_proxy import Client
-from serving_proxy.errors import BY_STATUS, LateError, ProxyError, UnavailableError, from_status
+from serving_proxy.errors import BY_STATUS, InvalidError, LateError, ProxyError, UnavailableError, from_status
 
 
 def answering(text: bytes) -> str:
@@ -104,3 +104,9 @@ def test_importing_the_package_needs_no_dependency() -> None:
     assert answer.stdout.split() == ["False", "False", "True"]
     with pytest.raises(AttributeError, match="no attribute 'Server'"):
         _ = serving_proxy.Server
+
+
+@pytest.mark.parametrize("name", ["a/b", "a?b", "", "..", "a b"])
+def test_what_cannot_be_a_name_is_refused(name: str) -> None:
+    with Client("http://127.0.0.1:9") as client, pytest.raises(InvalidError, match="expected letters, digits"):
+        client.versions(name)
