@@ -107,6 +107,7 @@ def test_an_actor_says_which_proxy_leads(cluster: RayCluster) -> None:
             lease.close()
 
 
+@pytest.mark.long
 def test_limit_of_a_request_for_the_lease_is_the_given_one(cluster: RayCluster) -> None:
     """While the actor is stopped for four seconds, one request is given up, and the other one waits for it."""
     import ray
