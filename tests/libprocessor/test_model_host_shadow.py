@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -15,9 +16,12 @@ import numpy as np
 import pytest
 
 import processor
-from helpers.hosts.contract_messages import encode
+from graph_tools.store.timeline_writer import TimelineWriter
+from helpers.hosts.contract_messages import decode, encode
 from helpers.hosts.host_clients import ONE, QUICK, X, scale_of
-from helpers.hosts.state_directory import StateDirectory, model_of
+from helpers.hosts.state_directory import StateDirectory, entry, model_of
+from helpers.models.idiom_models import export_function
+from helpers.models.live_models import DIM, START, publish
 from helpers.models.model_builders import linear_score
 from helpers.models.slow_requests import slow_request
 from helpers.system.process_state import threads_named
@@ -174,3 +178,51 @@ def test_failures_of_the_shadow_do_not_reach_clients(
     wait_until(lambda: told().get("errors") == 5, "the failures")
     assert told()["mean_difference"] is None
     assert 'recprocessor_shadow_total{model="m",version="2",outcome="failed"} 5' in host.metrics()
+
+
+def export_counting(folder: Path) -> Path:
+    """Write a model with the input `a` and the output `rows` of `live_models`, all 0, after `a[0]` loops."""
+    import tensorflow as tf
+
+    def serve(a: tf.Tensor) -> dict[str, tf.Tensor]:
+        loops = tf.while_loop(lambda i: i < a[0], lambda i: (i + 1,), (tf.constant(0, tf.int64),))[0]
+        return {"rows": tf.zeros([tf.size(a), DIM]) + 0.0 * tf.cast(loops, tf.float32)}
+
+    return export_function(folder, serve, [tf.TensorSpec([None], tf.int64, name="a")])
+
+
+def test_scores_of_an_epoch_that_the_baseline_has_left_are_not_compared(
+    host: processor.Host, state: StateDirectory, live_artifact: Path, tmp_path: Path, told: Callable[[], dict[str, Any]]
+) -> None:
+    """Otherwise the guard would judge an epoch by mirrored requests that have waited since the one before."""
+    writer = TimelineWriter(tmp_path / "timeline", START, "a test")
+    model = shadowed(live_artifact, export_counting(tmp_path / "counting"))
+    model["versions"]["1"]["follow"] = str(writer.folder)
+    state.serve(host, {"m": model})
+    request = encode({"a": np.arange(8, dtype=np.int64)})
+
+    def epoch() -> float:
+        return float(decode(host.process("eas", request).data)["rows"][0, 0])
+
+    async def ask() -> int:
+        endless = encode({"a": np.array([2**62], np.int64)})
+        # While the shadow's only thread is busy, what is mirrored waits.
+        busy = asyncio.ensure_future(host.aprocess("eas", endless, model_version=2))
+        while entry(host, "m", 2)["in_flight"] == 0:
+            await asyncio.sleep(0.01)
+        assert [epoch() for _ in range(10)] == [0.0] * 10
+        publish(writer)
+        mirrored = 11
+        while epoch() == 0.0:
+            await asyncio.sleep(0.01)
+            mirrored += 1
+        busy.cancel()
+        return mirrored
+
+    mirrored = asyncio.run(ask())
+    wait_until(lambda: compared(host) + compared(host, "dropped") == mirrored, "the end of the queue")
+    # One copy may have been taken from the queue before the epoch changed.
+    assert compared(host) <= 2
+    count = compared(host)
+    wait_until(lambda: epoch() == 1.0 and compared(host) >= count + 10, "comparisons of the present epoch")
+    assert told()["errors"] == 0

@@ -21,8 +21,8 @@ std::vector<ShadowRoute> ShadowLanes::Routes(const std::string& model, int64_t b
     if (lane.lane != nullptr && lane.baseline != baseline) End(lane);
     if (lane.lane == nullptr) {
       lane.baseline = baseline;
-      lane.lane =
-          std::make_shared<ShadowLane>([this, model, version = target.version] { return find_(model, version); });
+      const auto finder = [&](int64_t version) { return [this, model, version] { return find_(model, version); }; };
+      lane.lane = std::make_shared<ShadowLane>(finder(target.version), finder(baseline));
     }
     routes.push_back({target.version, target.weight, lane.lane});
   }

@@ -60,6 +60,7 @@ void ShadowLane::Offer(const HostCall& call) noexcept {
     copy->request.header_length = request.header_length;
     copy->method = call.method;
     copy->scores = call.scores;
+    copy->epoch = call.answer.timing.epoch;
     Add(std::move(copy));
     return absl::OkStatus();
   });
@@ -138,15 +139,24 @@ void ShadowLane::Take(Job* job) {
     queue_.pop_front();
     Count(queue_.size(), queued_bytes_.load() - next->data.size());
     lock.unlock();
-    job->servable = find_();
+    job->servable = IsCurrent(*next) ? find_() : nullptr;
     if (job->servable != nullptr) {
       job->copy = std::move(next);
       return;
     }
-    // The version is not ready yet or has ended, which is not a failure of it.
+    // The version is not ready yet or has ended, which is not a failure of it; or the scores are of another epoch.
     dropped_.fetch_add(1, std::memory_order_relaxed);
     lock.lock();
   }
+}
+
+// In idle time the queue may take minutes. A baseline that has left an epoch must no longer be judged by its scores.
+bool ShadowLane::IsCurrent(const Copy& copy) const {
+  if (copy.epoch < 0) return true;
+  const std::shared_ptr<const Servable> baseline = find_baseline_();
+  if (baseline == nullptr) return false;
+  const std::shared_ptr<ModelVersion> version = baseline->version->model().version();
+  return version != nullptr && version->Pin().epoch == copy.epoch;
 }
 
 void ShadowLane::Record(Job* job) {

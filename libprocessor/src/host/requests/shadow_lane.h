@@ -28,8 +28,10 @@ namespace processor {
 /// requests.
 class ShadowLane {
  public:
-  /// `find` returns the current shadow version, or null while it is not ready.
-  explicit ShadowLane(std::function<std::shared_ptr<const Servable>()> find) : find_(std::move(find)) {}
+  using Find = std::function<std::shared_ptr<const Servable>()>;
+
+  /// `find` and `find_baseline` return the current shadow version and its baseline, or null while it is not ready.
+  ShadowLane(Find find, Find find_baseline) : find_(std::move(find)), find_baseline_(std::move(find_baseline)) {}
   ~ShadowLane();
   ShadowLane(const ShadowLane&) = delete;
   ShadowLane& operator=(const ShadowLane&) = delete;
@@ -39,7 +41,7 @@ class ShadowLane {
     return KeylessBucket(seen_.fetch_add(1, std::memory_order_relaxed)) < static_cast<uint32_t>(weight);
   }
 
-  /// Copies a request that was answered, with its scores; drops it if the queue is full or busy.
+  /// Copies a request that was answered, with its scores; drops it if the queue is full or busy. Its timing must be set.
   void Offer(const HostCall& call) noexcept;
 
   /// Drops waiting requests. The thread ends after the request that it runs.
@@ -60,6 +62,7 @@ class ShadowLane {
     const Method* method = nullptr;
     tensorflow::Tensor scores;    // that the client got
     tensorflow::Tensor answered;  // by the shadow version
+    int64_t epoch = -1;           // of the baseline that answered; -1: it is not live
   };
 
   struct Job {
@@ -72,13 +75,14 @@ class ShadowLane {
   void Count(size_t requests, size_t bytes) noexcept;
   void Work() noexcept;
   void Take(Job* job);
+  bool IsCurrent(const Copy& copy) const;
   static absl::Status Run(Copy& copy, const Servable& servable);
   void Record(Job* job);
 
   static constexpr size_t kCapacity = 256;
   static constexpr size_t kMaxBytes = size_t{64} << 20;
 
-  const std::function<std::shared_ptr<const Servable>()> find_;
+  const Find find_, find_baseline_;
   std::atomic<uint64_t> seen_{0}, compared_{0}, dropped_{0}, failed_{0};
   std::atomic<bool> ended_{true};
 
