@@ -75,6 +75,8 @@ limits:
 - name: models
 {{- if .Values.models.volume }}
   {{- toYaml .Values.models.volume | nindent 2 }}
+{{- else if .Values.sharedStore.url }}
+  emptyDir: {}
 {{- else }}
   persistentVolumeClaim:
     claimName: {{ $name }}-models
