@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find and remove blobs of a model store that no manifest names, while others upload into it."""
+"""Find and remove blobs of a model store that no manifest names, while others upload into it.
+
+The manifests of profiles count only while the versions that they were given with are there.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ import contextlib
 import logging
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from serving_proxy.artifacts.given_profiles import unneeded_profiles
 from serving_proxy.artifacts.manifest import NAME, read_artifact
 from serving_proxy.artifacts.marks import ClaimedError, Marks
 from serving_proxy.artifacts.stores import open_store
@@ -93,7 +98,10 @@ def clean_store(root: StoreUrl, age_s: float, now: float, removes: bool) -> Clea
         for entry in store.entries(blobs)
         if _BLOB.fullmatch(name := entry.key.removeprefix(f"{blobs.key}/"))
     }
-    manifests = [entry.key for entry in store.entries(root) if entry.key.rpartition("/")[2] == NAME]
+    keys = [entry.key for entry in store.entries(root)]
+    profiles = unneeded_profiles(store, root, keys)
+    gone = {place.key for places in profiles.values() for place in places}
+    manifests = [key for key in keys if key.rpartition("/")[2] == NAME and key not in gone]
     used = set[str]()
     for key in manifests:
         place = StoreUrl(root.scheme, root.bucket, key.rpartition("/")[0])
@@ -108,13 +116,15 @@ def clean_store(root: StoreUrl, age_s: float, now: float, removes: bool) -> Clea
             # Whoever has claimed it takes the mark off.
             with contextlib.suppress(ClaimedError):
                 marks.remove(name)
-        unused = [_handled(each, marks, blobs, age_s, now) for each in unused]
+        unused = [_handled(each, marks, blobs, age_s, now, profiles.get(each.sha256, ())) for each in unused]
     unused.sort(key=lambda each: (-each.bytes, each.sha256))
     return Cleaned(len(manifests), sum(sizes[name] for name in used & sizes.keys()), tuple(unused))
 
 
-def _handled(found: Unused, marks: Marks, blobs: StoreUrl, age_s: float, now: float) -> Unused:
-    """Mark a blob, or remove it if it has been marked for long."""
+def _handled(
+    found: Unused, marks: Marks, blobs: StoreUrl, age_s: float, now: float, named_by: Iterable[StoreUrl]
+) -> Unused:
+    """Mark a blob, or remove it, and what names it, if it has been marked for long."""
     if found.since is None:
         marks.set(found.sha256, now)
         return found
@@ -126,7 +136,9 @@ def _handled(found: Unused, marks: Marks, blobs: StoreUrl, age_s: float, now: fl
             # A publisher that needs it has taken the mark off.
             if marks.since(found.sha256) != found.since:
                 return found
-            open_store(blobs).delete(blobs / found.sha256)
+            # First what names it, so that nothing names a blob that is not there.
+            for place in (*named_by, blobs / found.sha256):
+                open_store(blobs).delete(place)
             marks.forget(found.sha256)
     except ClaimedError as error:
         log.warning("%s; the blob stays", error)

@@ -52,7 +52,7 @@ class Cleaner:
 
     async def retain(self) -> None:
         """Name what is needed of what was copied from stores; the rest stays until its room is needed."""
-        needed = self._served() | self._followed() | {*self._pipeline.fetched.values()}
+        needed = self._served() | self._followed() | self._profiles() | {*self._pipeline.fetched.values()}
         await asyncio.to_thread(self._control.remote.retain, needed)
 
     def _needed(self) -> set[Path]:
@@ -83,6 +83,15 @@ class Cleaner:
             for model in self._control.models.values()
             for version in model.versions.values()
             if version.settings.follow is not None and version.state != State.STOPPED
+        }
+
+    def _profiles(self) -> set[Path]:
+        """Return the files of the profiles that were given with versions."""
+        return {
+            Path(version.profile)
+            for model in self._control.models.values()
+            for version in model.versions.values()
+            if version.profile is not None and version.state != State.STOPPED
         }
 
 

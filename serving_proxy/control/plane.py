@@ -16,6 +16,7 @@ from serving_proxy.control.cleaning import Cleaner
 from serving_proxy.control.observer import Observer
 from serving_proxy.control.timelines import Timelines
 from serving_proxy.control.views import StatusView, host_views
+from serving_proxy.cores.given_profiles import GivenProfiles
 from serving_proxy.cores.loop import Cores
 from serving_proxy.cores.profiler import Profiler
 from serving_proxy.cores.profiles import Profiles
@@ -125,6 +126,7 @@ class Plane:
         self.cores = Cores(control, totals, profiles)
         self.observer = Observer(control, totals, self.guard, self.history, self.cores)
         self.profiler = Profiler(control, self.jobs, profiles)
+        self.given_profiles = GivenProfiles(control)
         self.closing = asyncio.Event()
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._leaves_hosts = False
@@ -139,7 +141,7 @@ class Plane:
         self.pipeline.resume()
         await self.watcher.load()
         loops = [self.control.run(), self.supervisor.run(), self.watcher.run(), self.pipeline.run(), self.cleaner.run()]
-        loops += [self.observer.run(), self.cores.run(), self.profiler.run()]
+        loops += [self.observer.run(), self.cores.run(), self.profiler.run(), self.given_profiles.run()]
         loops += [warn_of_ops(self.control), self.timelines.run()]
         if self.fleet is not None:
             loops += [self.fleet.run(), self.fleet.states.run()]

@@ -121,8 +121,11 @@ class Profiler:
         await asyncio.to_thread(out.parent.mkdir, parents=True, exist_ok=True)
         reuse = await asyncio.to_thread(self._profiles.of_graph, graph)
         if reuse is None:
-            # Of another machine: like one of this machine, it is used only if a measured point confirms it.
-            reuse = await asyncio.to_thread(self._stored.fetch, graph, folder)
+            # Given with the version on another machine, or measured on one: like a profile of this machine, it is used
+            # only if a measured point confirms it.
+            reuse = await asyncio.to_thread(
+                self._stored.fetch_given, version.stored, graph, folder, lambda: self._control.remote.machine
+            ) or await asyncio.to_thread(self._stored.fetch, graph, folder)
         asked = {
             "model": tenant.path,
             "out": str(out),

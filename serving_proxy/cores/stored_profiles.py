@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from cost_model.errors import CostModelError
 from cost_model.profiling.profile import cpu_model, load_profile
+from serving_proxy.artifacts.given_profiles import fetch_profile
+from serving_proxy.artifacts.machine_store import MachineStore
 from serving_proxy.artifacts.stores import open_store
 from serving_proxy.artifacts.urls import StoreUrl
 from serving_proxy.errors import NotFoundError, ProxyError
@@ -58,6 +61,37 @@ class StoredProfiles:
             pass
         except (ProxyError, CostModelError, OSError) as error:
             log.warning("%s: %s; the model is measured here", place, error)
+        return None
+
+    def fetch_given(
+        self, model: str | None, graph: str, folder: Path, machine: Callable[[], MachineStore]
+    ) -> Path | None:
+        """Copy the profile that was given with a version into a folder and return the file; None: there is none.
+
+        Parameters
+        ----------
+        model : str or None
+            URL of the version's files; None: it is in no store.
+        graph : str
+            Its graph.
+        folder : Path
+        machine : callable
+            Returns the content store of this machine, which fetches the profile.
+        """
+        if self._root is None or model is None:
+            return None
+        try:
+            fetched = fetch_profile(self._root, model, machine())
+            if fetched is None:
+                return None
+            found = load_profile(fetched)
+            if (found.fingerprint, found.cpu_model) == (graph, cpu_model()):
+                copy = folder / f"{graph}-given.json"
+                replace(copy, fetched.read_bytes())
+                return copy
+            log.info("the profile that was given with %s is of another graph or CPU", model)
+        except (ProxyError, CostModelError, OSError) as error:
+            log.warning("profile of %s: %s; the model is measured here", model, error)
         return None
 
     def _place(self, root: StoreUrl, graph: str) -> StoreUrl:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import re
 import shutil
 import threading
@@ -24,8 +26,9 @@ from serving_proxy.gates.fingerprint import Fingerprint
 from serving_proxy.records.model_cache import cache_folder
 from serving_proxy.system.files import private_folder, replace
 
-# How long a copy of a timeline stays that nothing follows.
+# How long copies of timelines and profiles stay that nothing uses.
 _UNUSED_S = 600.0
+_PROFILES = "profiles"
 _MOST_PROFILE_BYTES = 64 * 1024 * 1024
 _FILE = re.compile(r"file://(?:localhost)?(/.*)", re.DOTALL)
 
@@ -187,13 +190,13 @@ class RemoteModels:
         data = bytes(open_store(url).read(url, 0, _MOST_PROFILE_BYTES + 1))
         if len(data) > _MOST_PROFILE_BYTES:
             raise InvalidError(f"profile {file}: more than {_MOST_PROFILE_BYTES} bytes, expected the file of a profile")
-        copy = private_folder(self.machine.root / "profiles", "profile") / f"{hashlib.sha256(data).hexdigest()}.json"
+        copy = private_folder(self.machine.root / _PROFILES, "profile") / f"{hashlib.sha256(data).hexdigest()}.json"
         if not copy.exists():
             replace(copy, data)
         return str(copy)
 
     def retain(self, paths: Collection[Path]) -> None:
-        """Name the folders of models and timelines that are still needed; do nothing without a content store."""
+        """Name the models, timelines and profiles that are still needed; do nothing without a content store."""
         if self._machine is None and not self.folder.is_dir():
             return
         self.machine.retain(paths)
@@ -201,6 +204,13 @@ class RemoteModels:
             # A deployment that follows it may not be recorded yet.
             if folder not in paths and time.time() - folder.stat().st_mtime > _UNUSED_S:
                 shutil.rmtree(folder, ignore_errors=True)
+        for copy in (self.folder.resolve() / _PROFILES).glob("*.json"):
+            with contextlib.suppress(OSError):
+                if copy in paths:
+                    # Another proxy that has the same content store must not remove it.
+                    os.utime(copy)
+                elif time.time() - copy.stat().st_mtime > _UNUSED_S:
+                    copy.unlink()
 
 
 def known_fingerprint(fetched: Fetched) -> dict[Path, Fingerprint]:

@@ -159,6 +159,25 @@ def test_a_profile_that_is_given_is_planned_with(
     wait_for(lambda: "given" not in figures(client, name, 5))
 
 
+def test_another_machine_gets_a_profile_that_was_given(
+    proxy: ProxyThread, client: Client, models: dict[int, Path], name: str, tmp_path: Path
+) -> None:
+    file, store = tmp_path / "given.json", proxy.folder / "store"
+    profile_model(models[5], [0], ROWS, [1], seconds=0.02, beside=True, out=file)
+    client.deploy(name, models[5], profile=str(file), wait=True)
+    model = f"file://{store}/{name}/5"
+    pointers = store / "profiles" / "given" / "models"
+    wait_for(lambda: any(model in path.read_text() for path in pointers.glob("*.json")), 60, "an uploaded profile")
+    options = ["--cores", "plan", "--maintenance-cpus", "0", "--model-store", f"file://{store}"]
+    with ProxyThread(tmp_path / "other", *options) as other, other.client() as there:
+        there.deploy(name, model, wait=True)
+        given = other.state_dir / "profiles" / f"{fingerprint(models[5])}-given.json"
+        wait_for(given.exists, 60, "the profile of another machine")
+        assert given.read_bytes() == file.read_bytes()
+    client.deploy(name, models[5], profile="auto")
+    wait_for(lambda: not any(model in path.read_text() for path in pointers.glob("*.json")), 60, "a removed profile")
+
+
 def test_a_wrong_profile_is_refused(client: Client, models: dict[int, Path], name: str, tmp_path: Path) -> None:
     file = tmp_path / "wrong.json"
     made = profile_model(models[5], [0], (1,), [1], seconds=0.01, beside=True)
