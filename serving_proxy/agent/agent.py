@@ -17,8 +17,19 @@ from serving_proxy.agent.artifacts import Artifacts
 from serving_proxy.agent.cores import DividedCores, divide, machine_of, with_cores
 from serving_proxy.agent.desired import LocalDesired
 from serving_proxy.agent.fetches import Fetches
+from serving_proxy.agent.inputs import Inputs
 from serving_proxy.agent.link import Link
-from serving_proxy.agent.localize import file_key, localize, of_machine, origin_of, wanted_files
+from serving_proxy.agent.localize import (
+    NO_WARMUP,
+    WARMUP,
+    file_key,
+    inputs_key,
+    localize,
+    lost_warmups,
+    of_machine,
+    origin_of,
+    wanted_files,
+)
 from serving_proxy.agent.memory import Memory
 from serving_proxy.agent.timelines import StoredTimelines
 from serving_proxy.errors import ProxyError
@@ -87,6 +98,10 @@ class Agent:
         self._desired.keep_hosts_waiting()
         self._wake = asyncio.Event()
         self.fetches = Fetches(artifacts, self.memory.paths, self._wake.set, longest_retry_s)
+        # Not remembered: what is there is found again.
+        self._local_inputs: dict[str, str] = {}
+        self._inputs = Inputs(state_dir / "warmups", link)
+        self._input_fetches = Fetches(self._inputs, self._local_inputs, self._wake.set, longest_retry_s, inputs_key)
 
     @property
     def origins(self) -> dict[str, str]:
@@ -99,6 +114,29 @@ class Agent:
         wanted = {} if self.memory.state is None else wanted_files(self.memory.state.desired)
         local = {name: self.memory.paths.get(file_key(entry)) for name, entry in wanted.items()}
         return {(name, path): wanted[name]["path"] for name, path in local.items() if path is not None}
+
+    @property
+    def fetching(self) -> dict[str, str]:
+        """Return how far the transfers of files and of warm-up files are, by `model/version`."""
+        return self._input_fetches.running | self.fetches.running
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Return why files are not there, by `model/version`."""
+        return self._input_fetches.failed | self.fetches.failed
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Return what hosts here are not told, and why."""
+        state = self.memory.state
+        if state is None or NO_WARMUP not in self._local_inputs.values():
+            return self.understood.left_out
+        return (*self.understood.left_out, *lost_warmups(wanted_files(state.desired), self._local_inputs))
+
+    async def remove_unused(self) -> None:
+        """Remove warm-up files that neither the state nor the hosts need."""
+        served = {str(entry.get(WARMUP)) for entry in wanted_files(self._desired.body or {}).values()}
+        await asyncio.to_thread(self._inputs.remove_unused, served | set(self._local_inputs.values()))
 
     def know_hosts(self, hosts: Sequence[HostSeen]) -> None:
         """Write another `desired.json` if hosts of another release have come or gone."""
@@ -182,10 +220,14 @@ class Agent:
         self.understood = known
         wanted = {name: entry for name, entry in wanted_files(state.desired).items() if name not in known.versions}
         self.fetches.want(wanted)
+        self._input_fetches.want(wanted)
+        needed = {inputs_key(entry) for entry in wanted.values()}
+        for key in self._local_inputs.keys() - needed:
+            del self._local_inputs[key]
         desired = known.desired if self._timelines is None else self._timelines.localize(known.desired)
-        body = localize(desired, self.memory.paths, self._desired.body, known.versions)
+        body = localize(desired, self.memory.paths, self._desired.body, known.versions, self._local_inputs)
         body = self._divided(body, state)
-        is_complete = not self.fetches.running and body["models"].keys() == state.desired["models"].keys()
+        is_complete = not self.fetching and body["models"].keys() == state.desired["models"].keys()
         if self._desired.body is None and not is_complete:
             # Hosts are ready once they have loaded their first state, so it must be complete.
             self.memory.write()

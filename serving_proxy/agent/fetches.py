@@ -37,22 +37,30 @@ class Fetches:
     changed : callable
         Called when files are complete or could not be fetched.
     longest_retry_s : float [s]
+    key_of : callable
+        Returns what identifies the files of an entry; "": it needs none.
     """
 
     def __init__(
-        self, artifacts: Artifacts, paths: dict[str, str], changed: Callable[[], None], longest_retry_s: float
+        self,
+        artifacts: Artifacts,
+        paths: dict[str, str],
+        changed: Callable[[], None],
+        longest_retry_s: float,
+        key_of: Callable[[Mapping[str, Any]], str] = file_key,
     ) -> None:
         self._artifacts = artifacts
         self._paths = paths
         self._changed = changed
         self._longest_retry_s = longest_retry_s
+        self._key_of = key_of
         self._transfers: dict[str, _Transfer] = {}
         self._names: dict[str, str] = {}
 
     def want(self, entries: Mapping[str, Mapping[str, Any]]) -> None:
         """Fetch the files of these versions, by `model/version`, and stop to fetch others."""
-        keys = {file_key(entry): entry for entry in entries.values()}
-        self._names = {name: file_key(entry) for name, entry in entries.items()}
+        keys = {key: entry for entry in entries.values() if (key := self._key_of(entry))}
+        self._names = {name: self._key_of(entry) for name, entry in entries.items()}
         for key in [key for key in self._transfers if key not in keys]:
             self._transfers.pop(key).task.cancel()
         for key, entry in keys.items():

@@ -14,8 +14,10 @@ from pydantic import ValidationError
 
 from serving_proxy.access.certificates import connection_fault, trust
 from serving_proxy.agent.settings import AgentSettings
+from serving_proxy.artifacts.warmups import TOTAL
 from serving_proxy.errors import LateError, ProxyError, UnavailableError, from_status
 from serving_proxy.records.agents import AgentReport, MachineState, ReportAnswer
+from serving_proxy.records.machine_logs import LogAnswer, Received
 
 _WAIT_S = 20.0
 # A proxy that is silent for longer than it was asked to wait is tried again.
@@ -78,6 +80,24 @@ class Link:
         with _reading(answer):
             return ReportAnswer.model_validate_json(answer.content)
 
+    async def answer(self, question: str, answer: LogAnswer) -> None:
+        """Answer a question about a request log; raise the errors of `desired`, or NotFoundError if nobody asks it."""
+        await self._ask("POST", f"logs/{question}", 0.0, content=answer.model_dump_json().encode())
+
+    async def send(self, question: str, start: int, data: bytes) -> int:
+        """Send bytes that an answer has announced, and return how many the proxy has; raise the errors of `answer`."""
+        answer = await self._ask("PUT", f"logs/{question}/bytes", 0.0, params={"start": start}, content=data)
+        with _reading(answer):
+            return Received.model_validate_json(answer.content).received
+
+    async def warmup(self, name: str, start: int) -> tuple[bytes, int]:
+        """Read a warm-up file from a position on; return a part of it, and the size of the file [byte]."""
+        answer = await self._ask("GET", f"warmups/{name}", 0.0, params={"start": start})
+        size = answer.headers.get(TOTAL, "")
+        if not size.isdecimal():
+            raise UnavailableError(f"{answer.url}: no size, expected a warm-up file")
+        return answer.content, int(size)
+
     async def _unless_moved(self, asking: Coroutine[Any, Any, httpx.Response]) -> httpx.Response | None:
         """Wait for an answer, but not longer than until another proxy has answered a report: None.
 
@@ -93,21 +113,22 @@ class Link:
             moved.cancel()
 
     async def _ask(self, method: str, what: str, wait_s: float, **values: Any) -> httpx.Response:
-        patience = self._patience_s.get(what, _SILENT_S)
+        kind = what.partition("/")[0]
+        patience = self._patience_s.get(kind, _SILENT_S)
         faults: list[ProxyError] = []
         for server in list(self._servers):
             try:
                 answer = await self._send(server, method, what, wait_s + patience, values)
             except ProxyError as error:
                 if isinstance(error, LateError):
-                    self._patience_s[what] = min(2 * patience, _MOST_PATIENCE_S)
+                    self._patience_s[kind] = min(2 * patience, _MOST_PATIENCE_S)
                 faults.append(error)
                 continue
             if self._servers[0] != server:
                 self._servers.remove(server)
                 self._servers.insert(0, server)
                 self._moved.set()
-            self._patience_s.pop(what, None)
+            self._patience_s.pop(kind, None)
             return answer
         # A refusal says more than a proxy that does not answer.
         raise next((fault for fault in faults if not isinstance(fault, UnavailableError | LateError)), faults[0])

@@ -7,12 +7,19 @@ What the machine serves under that number meanwhile stays. A model whose baselin
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import PurePath
 from typing import Any
+
+from serving_proxy.artifacts.warmups import hash_of_name
 
 Json = dict[str, Any]
 _HASH = re.compile(r"#[0-9a-f]{64}$")
+WARMUP = "warmup_file"
+NO_WARMUP = ""
+"""Stands for a warm-up file that nobody has any more."""
 
 
 def file_key(entry: Mapping[str, Any]) -> str:
@@ -24,6 +31,33 @@ def file_key(entry: Mapping[str, Any]) -> str:
 def origin_of(key: str) -> str:
     """Return the path that the proxy knows."""
     return _HASH.sub("", key)
+
+
+def inputs_key(entry: Mapping[str, Any]) -> str:
+    """Return what a version needs on a machine besides its files, as JSON; "": nothing.
+
+    These are its warm-up file, if the proxy has a copy of it that is named by its content, and folders that machines
+    share.
+    """
+    copied = (entry.get("annotations") or {}).get("followed") is not None
+    folders = {
+        "follow": None if copied else entry.get("follow"),
+        "checkpoint_dir": (entry.get("config") or {}).get("checkpoint_dir"),
+    }
+    needed = {name: path for name, path in folders.items() if isinstance(path, str) and path.startswith("/")}
+    file = entry.get("warmup_file")
+    if isinstance(file, str) and hash_of_name(PurePath(file).name) is not None:
+        needed[WARMUP] = file
+    return json.dumps(needed, sort_keys=True) if needed else ""
+
+
+def lost_warmups(entries: Mapping[str, Mapping[str, Any]], inputs: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a sentence for each version, by `model/version`, whose warm-up file nobody has any more."""
+    return tuple(
+        f"{name}: {WARMUP} is left out, as the proxy does not have it"
+        for name, entry in entries.items()
+        if WARMUP in entry and WARMUP in (key := inputs_key(entry)) and inputs.get(key) == NO_WARMUP
+    )
 
 
 def wanted_files(desired: Mapping[str, Any]) -> dict[str, Json]:
@@ -45,6 +79,7 @@ def localize(
     paths: Mapping[str, str],
     before: Mapping[str, Any] | None,
     beyond: Collection[str] = (),
+    inputs: Mapping[str, str] | None = None,
 ) -> Json:
     """Return what the hosts of a machine are to serve.
 
@@ -58,6 +93,8 @@ def localize(
         What the hosts are to serve now.
     beyond : collection of str
         Versions (`model/version`) that no host of this machine can serve.
+    inputs : dict of str to str, optional
+        Local warm-up file by `inputs_key`, of versions whose inputs are all there; None: nothing is looked for.
 
     Returns
     -------
@@ -68,7 +105,7 @@ def localize(
     models = {
         name: found
         for name, model in desired.get("models", {}).items()
-        if (found := _model(name, model, paths, earlier.get(name), beyond)) is not None
+        if (found := _model(name, model, paths, earlier.get(name), beyond, inputs)) is not None
     }
     body = {**desired, "models": models}
     hosts = _hosts(desired.get("hosts", {}), models)
@@ -82,14 +119,15 @@ def _model(
     paths: Mapping[str, str],
     before: Mapping[str, Any] | None,
     beyond: Collection[str],
+    inputs: Mapping[str, str] | None,
 ) -> Json | None:
     earlier = (before or {}).get("versions", {})
     versions: Json = {}
     for number, entry in model["versions"].items():
         if f"{name}/{number}" in beyond:
             continue
-        if file_key(entry) in paths:
-            versions[number] = {**entry, "path": paths[file_key(entry)]}
+        if file_key(entry) in paths and (inputs is None or inputs_key(entry) in {"", *inputs}):
+            versions[number] = _localized(entry, paths[file_key(entry)], inputs)
         elif number in earlier:
             versions[number] = earlier[number]
     if str(model["baseline"]) not in versions:
@@ -104,6 +142,17 @@ def _model(
         found["labels"] = {label: number for label, number in model["labels"].items() if number in there}
     if "shadow" in model:
         found["shadow"] = [shadow for shadow in model["shadow"] if shadow["version"] in there]
+    return found
+
+
+def _localized(entry: Mapping[str, Any], path: str, inputs: Mapping[str, str] | None) -> Json:
+    """Return a version's entry with the paths of this machine."""
+    found = {**entry, "path": path}
+    key = "" if inputs is None else inputs_key(entry)
+    if inputs is not None and WARMUP in key:
+        found[WARMUP] = inputs[key]
+        if inputs[key] == NO_WARMUP:
+            del found[WARMUP]
     return found
 
 

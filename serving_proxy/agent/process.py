@@ -14,6 +14,7 @@ from pathlib import Path
 from serving_proxy.agent.agent import Agent, run_until
 from serving_proxy.agent.artifacts import StoredArtifacts
 from serving_proxy.agent.link import Link
+from serving_proxy.agent.logs import LogAnswers
 from serving_proxy.agent.reports import Reporter
 from serving_proxy.agent.settings import AgentSettings
 from serving_proxy.agent.timelines import StoredTimelines
@@ -61,10 +62,11 @@ async def run(settings: AgentSettings, ended: asyncio.Event) -> None:
             artifacts = StoredArtifacts(partial(_content_store, settings, state_dir))
             timelines = StoredTimelines(cache_folder(settings.model_cache, state_dir) / FOLDER)
             agent = Agent(state_dir, link, artifacts, settings.retry_timeout, timelines)
-            reporter = Reporter(state_dir, link, agent, settings.reachable_address)
+            logs = LogAnswers(state_dir, link)
+            reporter = Reporter(state_dir, link, agent, settings.reachable_address, logs)
             log.info("ready", extra={"machine": settings.name, "state_dir": str(state_dir)})
             notify("READY=1")
-            loops = (agent.apply(), agent.follow(), reporter.run(), _retain(agent, artifacts), timelines.run())
+            loops = (agent.apply(), agent.follow(), reporter.run(), _retain(agent, artifacts, logs), timelines.run())
             await run_until(ended, *(asyncio.create_task(loop) for loop in loops))
         finally:
             notify("STOPPING=1")
@@ -76,11 +78,14 @@ def _content_store(settings: AgentSettings, state_dir: Path) -> MachineStore:
     return MachineStore(folder, state_dir, cache_limit(settings.model_cache_mb))
 
 
-async def _retain(agent: Agent, artifacts: StoredArtifacts) -> None:
-    """Say from time to time which copies are needed, until the task is cancelled."""
+async def _retain(agent: Agent, artifacts: StoredArtifacts, logs: LogAnswers) -> None:
+    """Say from time to time which copies are needed, and remove other files, until the task is cancelled."""
     while True:
         await asyncio.sleep(_RETAIN_S)
         try:
+            await agent.remove_unused()
+            if agent.memory.state is not None:
+                await asyncio.to_thread(logs.remove_excess, agent.memory.state.desired)
             await artifacts.retain(list(agent.memory.paths.values()))
         except (ProxyError, OSError) as error:
             log.warning("%s", error)

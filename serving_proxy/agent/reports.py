@@ -16,9 +16,12 @@ from typing import Any
 
 from serving_proxy.agent.agent import Agent
 from serving_proxy.agent.link import Link
+from serving_proxy.agent.logs import LogAnswers
+from serving_proxy.artifacts.warmups import WARMUPS_FEATURE
 from serving_proxy.errors import ProxyError
 from serving_proxy.records.agents import AgentReport, HostReport
 from serving_proxy.records.hosts import HUNG, HostSeen
+from serving_proxy.records.machine_logs import LOGS_FEATURE
 from serving_proxy.state_dir.actual import ActualFiles
 from serving_proxy.system.cpus import read_cpus
 from serving_proxy.system.files import read_regular
@@ -29,6 +32,8 @@ log = logging.getLogger("serving_proxy.agent")
 _LOOK_S = 0.2
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 0.25, 8.0
 _MOST_BYTES = 64 * 1024 * 1024
+FEATURES = (LOGS_FEATURE, WARMUPS_FEATURE)
+"""What this agent can do besides what agents of the first release do."""
 
 
 class Reporter:
@@ -41,13 +46,18 @@ class Reporter:
     agent : Agent
     address : str
         Address at which clients reach the hosts of the machine.
+    logs : LogAnswers, optional
+        Answers the questions of the proxy.
     """
 
-    def __init__(self, state_dir: Path, link: Link, agent: Agent, address: str = "") -> None:
+    def __init__(
+        self, state_dir: Path, link: Link, agent: Agent, address: str = "", logs: LogAnswers | None = None
+    ) -> None:
         self._files = ActualFiles(state_dir)
         self._link = link
         self._agent = agent
         self._address = address
+        self._logs = logs
         self._name = secrets.token_hex(8)
         self._version = version()
         self._actual: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {}
@@ -94,6 +104,8 @@ class Reporter:
         self._fault, self._retry_s = "", _FIRST_RETRY_S
         self._told = {host: stamp for host, stamp in stamps.items() if host not in answer.unknown}
         self._told_state = state
+        if self._logs is not None:
+            self._logs.take(answer.asked)
         return answer.report_in, answer.stats_in
 
     def _look(self) -> tuple[list[HostSeen], dict[str, tuple[int, ...]], Any]:
@@ -109,8 +121,8 @@ class Reporter:
         agent = self._agent
         agent.see_cpus(frozenset().union(*(read_cpus(seen.cpus) for seen in hosts if seen.alive)))
         urgent = {seen.name: (seen.alive, seen.state == HUNG) for seen in hosts}
-        beyond = (agent.understood.versions, agent.understood.left_out)
-        fetches = (agent.fetches.failed, sorted(agent.fetches.running), beyond)
+        beyond = (agent.understood.versions, agent.left_out)
+        fetches = (agent.failed, sorted(agent.fetching), beyond)
         return hosts, stamps, (urgent, agent.applied, agent.memory.order, agent.refused, agent.cores_fault, fetches)
 
     def _report(
@@ -130,9 +142,10 @@ class Reporter:
             highest_generation=highest[1],
             refused=agent.refused,
             cores_fault=agent.cores_fault,
-            fetching=agent.fetches.running,
-            failed=agent.fetches.failed | agent.understood.versions,
-            left_out=agent.understood.left_out,
+            fetching=agent.fetching,
+            failed=agent.failed | agent.understood.versions,
+            left_out=agent.left_out,
+            features=FEATURES,
             hosts={
                 seen.name: HostReport(
                     alive=seen.alive,

@@ -1,23 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes of the agents of machines: wait for the next desired state, and report the actual one."""
+"""Routes of the agents of machines: the next desired state, reports, warm-up files, and answers about request logs."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+import pathlib
+from collections.abc import Iterable
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from serving_proxy.api.errors import RESPONSES
+from serving_proxy.artifacts.warmups import TOTAL, hash_of_name, read_part
 from serving_proxy.control.plane import Plane
-from serving_proxy.errors import UnavailableError
+from serving_proxy.errors import NotFoundError, UnavailableError
 from serving_proxy.fleet.loop import Fleet
 from serving_proxy.records.agents import AgentReport, ReportAnswer, check_machine
+from serving_proxy.records.machine_logs import PART_BYTES, LogAnswer, Received
+from serving_proxy.records.models import Model
 
 _LONGEST_WAIT_S = 60.0
 _MOST_NUMBER = 2**63 - 1
 
 MachineName = Annotated[str, Path(min_length=1, max_length=200, description="Name of the machine.")]
 Order = Annotated[int | None, Query(ge=0, le=_MOST_NUMBER)]
+Question = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
+Offset = Annotated[int, Query(ge=0, le=_MOST_NUMBER)]
+_BYTES: dict[str, Any] = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
 
 
 def agent_routes(plane: Plane, fleet: Fleet) -> APIRouter:
@@ -52,6 +61,38 @@ def agent_routes(plane: Plane, fleet: Fleet) -> APIRouter:
         check_leading()
         answer = fleet.machines.accept(machine, told, fleet.states.order)
         fleet.remember()
-        return answer
+        return answer.model_copy(update={"asked": fleet.logs.questions_for(machine)})
+
+    @router.post("/{machine}/logs/{question}", status_code=204)
+    async def log_answer(machine: MachineName, question: Question, told: LogAnswer) -> Response:
+        """Accept the answer to a question about a request log."""
+        check_machine(machine)
+        await fleet.logs.answer(machine, question, told)
+        return Response(status_code=204)
+
+    @router.put("/{machine}/logs/{question}/bytes", openapi_extra={"requestBody": _BYTES})
+    async def log_bytes(machine: MachineName, question: Question, start: Offset, request: Request) -> Received:
+        """Accept a part of the recorded requests that an answer has announced."""
+        check_machine(machine)
+        return Received(received=await fleet.logs.receive(machine, question, start, await request.body()))
+
+    @router.get("/{machine}/warmups/{name}", response_class=Response, responses={200: _BYTES})
+    async def warmup(machine: MachineName, name: Annotated[str, Path(max_length=64)], start: Offset = 0) -> Response:
+        """Return a part of a warm-up file that a version uses, and the size of the file in `X-Total-Bytes`."""
+        check_machine(machine)
+        check_leading()
+        file = _warmup_of(plane.control.models.values(), name)
+        data, size = await asyncio.to_thread(read_part, file, start, PART_BYTES)
+        return Response(data, media_type="application/octet-stream", headers={TOTAL: str(size)})
 
     return router
+
+
+def _warmup_of(models: Iterable[Model], name: str) -> pathlib.Path:
+    """Return the warm-up file of a deployed version by its name; agents can read no other files of this machine."""
+    for model in models:
+        for version in model.versions.values():
+            file = version.settings.warmup_file
+            if file is not None and version.desired and pathlib.Path(file).name == name and hash_of_name(name):
+                return pathlib.Path(file)
+    raise NotFoundError(f"warm-up file {name}: no version uses it, expected one of the desired state")

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fastapi import APIRouter
 
 from serving_proxy.api.errors import RESPONSES
@@ -47,12 +49,14 @@ def _add_deployments(router: APIRouter, plane: Plane) -> None:
 
         `warmup` may be `last`: the newest requests of the model's request log.
         """
+        missing: Mapping[str, str] = {}
         if body.warmup == LAST:
-            file = await plane.request_logs.warm_up_file(name, body.path, body.version)
+            file, missing = await plane.request_logs.warm_up_file(name, body.path, body.version)
             body = body.model_copy(update={"warmup": file})
         done = await operations.deploy(name, body.deployment(body.path))
         job = None if done.job is None else job_view(done.job)
-        return DeployAnswer(version=done.version, job=job, notes=list(done.notes), model=shown(name))
+        notes = [*done.notes, *(f"{name}: warm-up without the requests of {why}" for why in missing.values())]
+        return DeployAnswer(version=done.version, job=job, notes=notes, model=shown(name))
 
     @router.post("/models/{name}/undeploy")
     async def undeploy(name: Name, body: UndeployBody) -> ModelView:

@@ -55,7 +55,6 @@ def request_log_routes(plane: Plane) -> APIRouter:
     @router.post("/models/{name}/request_log/merge")
     async def merge_request_log(name: Name) -> MergedView:
         """Merge the newest requests into one file, for a warm-up or for `graph-tools verify`."""
-        merged = await logs.merge(name)
-        return MergedView(path=str(merged.path), records=merged.records, bytes=merged.bytes)
+        return (await logs.merge(name)).view
 
     return router

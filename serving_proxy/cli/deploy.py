@@ -20,7 +20,8 @@ _DEPLOY = """Deploy a version: check it, optimize it if asked, load it beside th
 
 The first version of a model is its baseline. Repeating the command changes nothing; repeating it with other settings
 changes these settings. PATH is a SavedModel directory, or the JSON file of a DeepRec Processor, on the proxy's machine,
-or the URL of a model in a store.
+or the URL of a model in a store. Other machines get the model from the store, and the warm-up file from the proxy;
+other folders must have the same path there.
 
 **Examples**
 

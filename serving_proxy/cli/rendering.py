@@ -136,7 +136,7 @@ def render_request_log(name: str, found: dict[str, Any]) -> RenderableType:
     written = f"{_bytes(found['bytes'])} in {len(found['files'])} file{'' if len(found['files']) == 1 else 's'}"
     text = Text(f"{name}: {share} of the requests recorded; {written}")
     rows = [[clock(file["began"]), file["host"], _bytes(file["bytes"]), file["path"]] for file in found["files"]]
-    return Group(text, *_lines(rows))
+    return Group(text, *_lines(rows), *(notes(list(found["missing"].items())) if found["missing"] else ()))
 
 
 def clock(at: float) -> str:

@@ -16,8 +16,9 @@ from serving_proxy.errors import InvalidError
 
 _HELP = """Record a sample of a model's requests, list the recorded files, or merge them into one file.
 
-The files contain the requests as clients sent them. They can be used for warm-up (`deploy --warmup last`), and replayed
-by `graph-tools verify --requests`.
+The files contain the requests as clients sent them. With `--engine agents` or `ray` they are on the machines, whose
+agents list, send and delete them; the merged file is on the proxy's machine. They can be used for warm-up
+(`deploy --warmup last`), and replayed by `graph-tools verify --requests`.
 
 **Examples**
 
@@ -58,10 +59,11 @@ def log_command(
         client.set_request_log(name, None if off else sample, int(max_mb * 1024 * 1024), max_files)
     if delete:
         client.delete_request_log(name)
-    if merge and not as_json:
-        merged = client.merge_request_log(name)
-        remark(f"{merged['records']} requests, {merged['bytes']} bytes")
-        typer.echo(merged["path"])
-    else:
-        found = client.merge_request_log(name) if merge else client.request_log(name)
+    found = client.merge_request_log(name) if merge else client.request_log(name)
+    if as_json or not merge:
         show(found, as_json, lambda _: render_request_log(name, found))
+        return
+    remark(f"{found['records']} requests, {found['bytes']} bytes")
+    for reason in found["missing"].values():
+        remark(f"without those of {reason}")
+    typer.echo(found["path"])

@@ -19,6 +19,8 @@ from serving_proxy.deploy.deployment import check_name
 from serving_proxy.errors import CancelledError, LateError, PreconditionError
 
 DEFAULT_SERVER = "http://127.0.0.1:8502"
+# The proxy asks machines for their request logs, and gives up those that take this long or do not answer.
+_MACHINES_S = 180.0
 
 Json = dict[str, Any]
 
@@ -107,7 +109,8 @@ class Client:
             `version`, `job`, `notes`, `model`.
         """
         body = {key: value for key, value in options.items() if value is not None}
-        answer = self._ask("POST", f"/v1/models/{check_name(name)}/deploy", {"path": str(path), **body})
+        limit = _MACHINES_S if options.get("warmup") == "last" else None
+        answer = self._ask("POST", f"/v1/models/{check_name(name)}/deploy", {"path": str(path), **body}, limit=limit)
         if wait:
             if answer["job"] is not None:
                 answer["job"] = self.wait(answer["job"]["id"], timeout)
@@ -153,22 +156,22 @@ class Client:
 
     def request_log(self, name: str) -> Json:
         """Return the request log's settings for a model, and its files."""
-        return self._ask("GET", f"/v1/models/{check_name(name)}/request_log")
+        return self._ask("GET", f"/v1/models/{check_name(name)}/request_log", limit=_MACHINES_S)
 
     def set_request_log(
         self, name: str, sample: float | None, max_bytes: int = 16 * 1024 * 1024, max_files: int = 8
     ) -> Json:
         """Let hosts log `sample` percent of a model's requests; None: none."""
         body = {"sample": sample, "max_bytes": max_bytes, "max_files": max_files}
-        return self._ask("PUT", f"/v1/models/{check_name(name)}/request_log", body)
+        return self._ask("PUT", f"/v1/models/{check_name(name)}/request_log", body, limit=_MACHINES_S)
 
     def merge_request_log(self, name: str) -> Json:
         """Merge the newest requests into one file, and return its path."""
-        return self._ask("POST", f"/v1/models/{check_name(name)}/request_log/merge")
+        return self._ask("POST", f"/v1/models/{check_name(name)}/request_log/merge", limit=_MACHINES_S)
 
     def delete_request_log(self, name: str) -> Json:
         """Remove the logged requests."""
-        return self._ask("DELETE", f"/v1/models/{check_name(name)}/request_log")
+        return self._ask("DELETE", f"/v1/models/{check_name(name)}/request_log", limit=_MACHINES_S)
 
     def history(self) -> Json:
         """Return request rates and latencies of the last minutes."""
@@ -346,8 +349,10 @@ class Client:
                     yield kind, json.loads(data)
                     kind, data = "", ""
 
-    def _ask(self, method: str, path: str, body: Any = None, content: bytes | None = None) -> Json:
-        found: Json = self._send(method, path, body, content=content).json()
+    def _ask(
+        self, method: str, path: str, body: Any = None, content: bytes | None = None, limit: float | None = None
+    ) -> Json:
+        found: Json = self._send(method, path, body, content=content, limit=limit).json()
         return found
 
     def _ask_list(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> list[Json]:
@@ -355,11 +360,20 @@ class Client:
         return found
 
     def _send(
-        self, method: str, path: str, body: Any, query: Mapping[str, Any] | None = None, content: bytes | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        query: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
+        limit: float | None = None,
     ) -> httpx.Response:
         headers = {"Content-Type": "text/plain"} if content is not None else None
+        timeout = self._http.timeout if limit is None else httpx.Timeout(limit, connect=self._http.timeout.connect)
         with named_faults(self.server):
-            answer = self._http.request(method, path, json=body, params=query, content=content, headers=headers)
+            answer = self._http.request(
+                method, path, json=body, params=query, content=content, headers=headers, timeout=timeout
+            )
         if answer.is_error:
             raise error_of(answer)
         return answer

@@ -109,7 +109,7 @@ class Plane:
         # Otherwise a host would be ready at once, without any model.
         waits = (config, single) != (None, None) and not control.desired.has_models
         self.supervisor = Supervisor(control, hosts, lambda: waits and not self.watcher.settled)
-        self.request_logs = RequestLogs(control)
+        self.request_logs = RequestLogs(control, None if self.fleet is None else self.fleet.logs)
         self.cleaner = Cleaner(control, self.pipeline, self.request_logs)
         self.timelines = Timelines(control)
         self.alerts = None if options.webhook is None else Alerts(options.webhook)

@@ -116,6 +116,9 @@ class HostSource(Protocol):
     def read(self) -> tuple[HostSeen, ...]:
         """Return the hosts as they were reported last."""
 
+    def lacking(self, feature: str) -> str:
+        """Return which machine's agent lacks a feature; "": none does that reports."""
+
 
 class Control:
     """Models, hosts and their desired state; used by the thread of the event loop only.
@@ -178,6 +181,15 @@ class Control:
     def is_published(self) -> bool:
         """Return whether `desired.json` is up to date, or cannot be written."""
         return not self._dirty or self.fault is not None
+
+    @property
+    def has_machines(self) -> bool:
+        """Return whether hosts run on machines whose agents follow this proxy."""
+        return self._machines is not None
+
+    def lacking(self, feature: str) -> str:
+        """Return which machine's agent lacks a feature; "": none does that reports."""
+        return "" if self._machines is None else self._machines.lacking(feature)
 
     def model(self, name: str) -> Model:
         """Return a model that was deployed at some time.

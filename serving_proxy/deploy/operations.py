@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from serving_proxy.artifacts.warmups import WARMUPS_FEATURE, keep_copy
 from serving_proxy.deploy import changes
 from serving_proxy.deploy.changes import Change
 from serving_proxy.deploy.control import Control
@@ -74,6 +75,8 @@ class Operations:
             As in `serving_proxy.deploy.deployment.deploy`, or the folder does not exist or is not permitted.
         """
         check_name(name)
+        if asked.settings.warmup_file is not None:
+            self._check_agents(asked.settings.warmup_file)
         # Storage may be slow, and the folder large.
         asked = await asyncio.to_thread(self._resolve, asked)
         model = self._control.models.get(name) or Model(name=name)
@@ -216,6 +219,8 @@ class Operations:
             file = resolved(_relative_to(settings.warmup_file, place), allowed, "warm-up file")
             if not os.path.isfile(file):
                 raise NotFoundError(f"warm-up file {file}: not there, or not a regular file, expected one")
+            if self._control.has_machines:
+                file = keep_copy(file, self._control.options.warmups)
             settings = settings.model_copy(update={"warmup_file": str(file)})
         checkpoints = settings.config.get("checkpoint_dir")
         if isinstance(checkpoints, str) and checkpoints:
@@ -242,6 +247,12 @@ class Operations:
             for group in settings.cpuset.split(";"):
                 parse_cpus(group, "cpuset")
         return asked.model_copy(update={"settings": settings})
+
+    def _check_agents(self, file: str) -> None:
+        """Raise PreconditionError if a machine could not fetch a warm-up file."""
+        lacking = self._control.lacking(WARMUPS_FEATURE)
+        if lacking:
+            raise PreconditionError(f"warm-up file {file}: {lacking}, expected agents of a release that has it")
 
     def _deeprec(self, asked: Deployment, file: Path) -> tuple[Deployment, Path]:
         """Use a DeepRec Processor's JSON instead of a folder."""

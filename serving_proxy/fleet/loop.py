@@ -9,6 +9,7 @@ import contextlib
 from serving_proxy.deploy.control import Control
 from serving_proxy.errors import ProxyError
 from serving_proxy.fleet.drains import Drains
+from serving_proxy.fleet.logs import MachineLogs
 from serving_proxy.fleet.machines import Machines
 from serving_proxy.fleet.placements import Placements
 from serving_proxy.fleet.states import MachineStates
@@ -35,6 +36,7 @@ class Fleet:
         self.states = states
         self.placements = Placements(control, machines)
         self.drains = Drains(control, machines)
+        self.logs = MachineLogs(machines, control.options.state_dir / "received_logs")
         self._control = control
         self._remembered = machines.names
         self._noted: dict[str, tuple[str, str]] = {}

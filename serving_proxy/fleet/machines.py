@@ -186,6 +186,14 @@ class Machines:
                 found.append(_with_failed(host, failed) if failed else host)
         return tuple(found)
 
+    def lacking(self, feature: str) -> str:
+        """Return which machine's agent lacks a feature; "": none does that reports."""
+        for machine in self.all():
+            report = machine.report
+            if report is not None and not self._is_silent(machine) and feature not in report.features:
+                return f"machine '{machine.name}': its agent (release {report.version}) lacks {feature}"
+        return ""
+
     def _period(self, most_per_s: float) -> float:
         return max(_LEAST_PERIOD_S, len(self._machines) / most_per_s)
 

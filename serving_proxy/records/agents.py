@@ -6,12 +6,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from serving_proxy.errors import InvalidError
+from serving_proxy.records.machine_logs import LogAsk
+from serving_proxy.records.message import NAME, Message
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-MACHINE_NAME = _NAME.pattern
+_NAME = re.compile(NAME)
 _MOST_NUMBER = 2**63 - 1
 
 
@@ -28,13 +29,7 @@ def check_machine(name: str) -> str:
     return name
 
 
-class _Message(BaseModel):
-    """Parent of all messages; what a later release adds is ignored."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class HostReport(_Message):
+class HostReport(Message):
     """One host of a machine.
 
     Attributes
@@ -55,7 +50,7 @@ class HostReport(_Message):
     counted_at: float = 0.0
 
 
-class PlacedCores(_Message):
+class PlacedCores(Message):
     """The cores of a version on a machine.
 
     Attributes
@@ -70,7 +65,7 @@ class PlacedCores(_Message):
     core_list: str = ""
 
 
-class AgentReport(_Message):
+class AgentReport(Message):
     """The actual state of a machine.
 
     Attributes
@@ -99,6 +94,8 @@ class AgentReport(_Message):
     left_out : tuple of str
         Keys of `desired.json` that hosts there do not know.
     hosts : dict of str to HostReport
+    features : tuple of str
+        What the agent can do besides what agents of the first release do.
     """
 
     agent: str = Field(min_length=1, max_length=64)
@@ -116,6 +113,7 @@ class AgentReport(_Message):
     failed: dict[str, str] = Field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     hosts: dict[str, HostReport] = Field(default_factory=dict, max_length=256)
+    features: tuple[str, ...] = Field(default=(), max_length=100)
 
     @field_validator("hosts")
     @classmethod
@@ -126,7 +124,7 @@ class AgentReport(_Message):
         return hosts
 
 
-class ReportAnswer(_Message):
+class ReportAnswer(Message):
     """The proxy's answer to a report.
 
     Attributes
@@ -139,6 +137,8 @@ class ReportAnswer(_Message):
         When statistics are due again; they are much larger than the rest.
     unknown : tuple of str
         Hosts whose `actual.json` the proxy does not have; the agent sends it at once.
+    asked : tuple of LogAsk
+        Questions that the agent has not answered yet; those that are no longer there need no answer.
     """
 
     term: int
@@ -146,9 +146,10 @@ class ReportAnswer(_Message):
     report_in: float
     stats_in: float = 1.0
     unknown: tuple[str, ...] = ()
+    asked: tuple[LogAsk, ...] = ()
 
 
-class MachineState(_Message):
+class MachineState(Message):
     """What a machine is to serve.
 
     Attributes

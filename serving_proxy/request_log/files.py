@@ -17,13 +17,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from serving_proxy.artifacts.warmups import warmup_name
 from serving_proxy.errors import NotFoundError
 from serving_proxy.system import files
 
 # Largest number of records that TensorFlow Serving and the library read from a warm-up file.
 MOST_RECORDS = 1000
-_MOST_BYTES = 256 * 1024 * 1024
+# Largest size of a record without its framing, and of a merged file.
+_MOST_RECORD_BYTES = 256 * 1024 * 1024
 _HEADER, _FOOTER = 12, 4
+MOST_BYTES = _MOST_RECORD_BYTES + _HEADER + _FOOTER
 _SUFFIX = ".tfrecord"
 
 
@@ -82,7 +85,7 @@ def frames(path: Path, broken: list[Path] | None = None) -> Iterator[bytes]:
         while header := file.read(_HEADER):
             whole = len(header) == _HEADER and struct.unpack_from("<I", header, 8)[0] == masked_crc(header[:8])
             length = struct.unpack_from("<Q", header)[0] if whole else 0
-            rest = file.read(length + _FOOTER) if whole and length <= _MOST_BYTES else b""
+            rest = file.read(length + _FOOTER) if whole and length <= _MOST_RECORD_BYTES else b""
             if len(rest) != length + _FOOTER or struct.unpack_from("<I", rest, length)[0] != masked_crc(rest[:length]):
                 if broken is not None:
                     broken.append(path)
@@ -90,37 +93,64 @@ def frames(path: Path, broken: list[Path] | None = None) -> Iterator[bytes]:
             yield header + rest
 
 
-def merge(found: Iterable[LogFile], folder: Path, most_records: int = MOST_RECORDS) -> Merged:
-    """Write the newest records of several files to one file, whose name is derived from its content.
+def newest(found: Iterable[LogFile], most_records: int, most_bytes: int, broken: list[Path]) -> list[bytes]:
+    """Return the newest records of several files with their framing, the oldest first.
+
+    Parameters
+    ----------
+    found : iterable of LogFile
+        The oldest first.
+    most_records, most_bytes : int
+        Records that are larger than all may be together are left out.
+    broken : list of Path
+        Files that end within a record are added here.
+    """
+    kept: deque[bytes] = deque()
+    for file in reversed(list(found)):
+        part: deque[bytes] = deque()
+        room, size, is_cut = most_bytes - sum(map(len, kept)), 0, False
+        with contextlib.suppress(FileNotFoundError):  # a host has removed it meanwhile
+            for frame in frames(file.path, broken):
+                if len(frame) > most_bytes:
+                    continue
+                part.append(frame)
+                size += len(frame)
+                while len(part) > most_records - len(kept) or size > room:
+                    size -= len(part.popleft())
+                    is_cut = True
+        kept.extendleft(reversed(part))
+        if is_cut:
+            break
+    return list(kept)
+
+
+def write_merged(records: list[bytes], folder: Path, damaged: Iterable[Path] = ()) -> Merged:
+    """Write records to one file, whose name is derived from its content.
 
     Raises
     ------
     NotFoundError
-        There is no complete record.
+        There is no record.
     ExhaustedError
         The disk is full.
     """
-    newest: deque[bytes] = deque()
-    broken: list[Path] = []
-    size = 0
-    for file in found:
-        with contextlib.suppress(FileNotFoundError):  # a host has removed it meanwhile
-            for frame in frames(file.path, broken):
-                newest.append(frame)
-                size += len(frame)
-                while len(newest) > most_records or (size > _MOST_BYTES and len(newest) > 1):
-                    size -= len(newest.popleft())
-    if not newest:
+    if not records:
         raise NotFoundError("request log: no request in it, expected a host that has written some")
-    data = b"".join(newest)
-    path = folder / f"{hashlib.sha256(data).hexdigest()[:32]}{_SUFFIX}"
+    data = b"".join(records)
+    path = folder / warmup_name(hashlib.sha256(data).hexdigest())
     folder.mkdir(mode=0o750, parents=True, exist_ok=True)
     if path.exists():
         # Updated as if it had just been written, because it is about to be used.
         os.utime(path)
     else:
         files.replace(path, data, mode=0o640)
-    return Merged(path, len(newest), len(data), tuple(broken))
+    return Merged(path, len(records), len(data), tuple(damaged))
+
+
+def merge(found: Iterable[LogFile], folder: Path, most_records: int = MOST_RECORDS) -> Merged:
+    """Write the newest records of several files to one file; raise the errors of `write_merged`."""
+    broken: list[Path] = []
+    return write_merged(newest(found, most_records, MOST_BYTES, broken), folder, broken)
 
 
 def remove_excess(found: Iterable[LogFile], most_files: int) -> list[LogFile]:

@@ -57,6 +57,20 @@ class Machine:
         command = [sys.executable, str(_SCRIPTED), "--state-dir", str(self.state_dir), "--host-id", "host-0"]
         self.host = subprocess.Popen(command, env=environment_of_checkout())
 
+    def start_real_host(self) -> None:
+        """Start the Python host."""
+        command = [
+            sys.executable,
+            "-m",
+            "serving_proxy.host",
+            "--state-dir",
+            str(self.state_dir),
+            "--host-id",
+            "host-0",
+        ]
+        command += ["--address", "127.0.0.1", "--grpc-port", "0", "--rest-port", "0"]
+        self.host = subprocess.Popen(command, env=environment_of_checkout(), cwd=ROOT)
+
     def stop(self) -> None:
         """Stop the agent; the host goes on."""
         if self._thread is not None and self._thread.is_alive():
