@@ -139,6 +139,26 @@ class Replica:
         return True
 
 
+async def reopen(store: SharedStore, path: Path, leadership: Leadership, ended: asyncio.Event) -> Replica | None:
+    """Open the database of a proxy that has led, as soon as the store answers; None if the event was set before.
+
+    A fault of the store is logged once until it changes.
+    """
+    fault = ""
+    while not ended.is_set():
+        try:
+            return await asyncio.to_thread(Replica, store, path)
+        except ProxyError as error:
+            leadership.is_cut_off = True
+            if str(error) != fault:
+                fault = str(error)
+                log.error("standby: %s", fault)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(leadership.period_s / 2):
+                await ended.wait()
+    return None
+
+
 async def stand_by(replica: Replica, leadership: Leadership, ended: asyncio.Event) -> bool:
     """Follow the log until this proxy leads, and return whether it does; false if the event was set before.
 

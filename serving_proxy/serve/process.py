@@ -28,7 +28,7 @@ from serving_proxy.errors import InvalidError, UnavailableError
 from serving_proxy.hosts.command import host_program
 from serving_proxy.leadership.leading import Leadership
 from serving_proxy.leadership.leases import open_lease
-from serving_proxy.leadership.replica import Replica, stand_by
+from serving_proxy.leadership.replica import Replica, reopen, stand_by
 from serving_proxy.leadership.shared_store import open_shared_store
 from serving_proxy.replicas.driver import Driver
 from serving_proxy.replicas.loop import ReplicaOptions
@@ -173,7 +173,12 @@ class _Proxy:
         async with self._serving(switched) as serving:
             self.lock.tell(pid=os.getpid(), admin=self.url)
             while not self.ended.is_set() and not serving.done():
-                replica = Replica(store, self._database)
+                # At the start a store that is not there is an error; later it may come back.
+                has_led = leadership.term > 0
+                opened = reopen(store, self._database, leadership, self.ended) if has_led else None
+                replica = Replica(store, self._database) if opened is None else await opened
+                if replica is None:
+                    break
                 try:
                     if await stand_by(replica, leadership, self.ended):
                         plane, switched.app = begin(Repository(replica.database), leadership)
@@ -219,7 +224,7 @@ class _Proxy:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             end_requested.cancel()
             if lost is not None and lost.done() and not self.ended.is_set():
-                log.warning("no longer leads: the machines follow another proxy")
+                log.warning("no longer leads: the machines go on, and follow the proxy that leads next")
             elif not self.ended.is_set():
                 plane.leave_hosts()
                 log.critical("ending unexpectedly: the hosts keep serving, and the next proxy takes them over")

@@ -140,3 +140,14 @@ def test_proxies_that_share_only_a_bucket(s3_port: int, tmp_path: Path) -> None:
                 wait_for(lambda: machine.versions("ranking") == [1])
                 assert client.status()["term"] > term
                 assert f"{machine.state_dir}/" in machine.desired()["models"]["ranking"]["versions"]["1"]["path"]
+
+
+def test_leader_whose_store_was_away_leads_again(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    shared, options = tmp_path / "shared", ("--engine", "agents", "--token-file", str(tmp_path / "token"))
+    with ProxyProcess(tmp_path / "p", *options, "--shared-store", str(shared), "--lease-timeout", "2") as proxy:
+        wait_for(lambda: _leads(proxy), 60)
+        shared.rename(tmp_path / "away")
+        wait_for(lambda: _status(proxy) == "standby", 60)
+        (tmp_path / "away").rename(shared)
+        wait_for(lambda: _leads(proxy), 60)
