@@ -3,7 +3,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from serving_proxy.agent.localize import file_key, localize, of_machine, origin_of, wanted_files
+from serving_proxy.agent.localize import (
+    NO_WARMUP,
+    file_key,
+    inputs_key,
+    localize,
+    lost_warmups,
+    of_machine,
+    origin_of,
+    wanted_files,
+)
 
 HASH = "a" * 64
 
@@ -71,3 +80,24 @@ def test_machine_gets_the_settings_of_its_hosts() -> None:
     hosts = {"m/host-0": {"drained": True}, "other/host-0": {"later": 1}}
     assert of_machine({"models": {}, "hosts": hosts}, "m") == {"models": {}, "hosts": {"host-0": {"drained": True}}}
     assert of_machine({"models": {}, "hosts": hosts}, "third") == of_machine({"models": {}}, "m") == {"models": {}}
+
+
+def test_version_waits_for_its_warm_up_file_and_is_served_without_one_that_is_lost() -> None:
+    desired = state(a=model(1, 1, 2))
+    file = f"/proxy/warmups/{'ab' * 16}.tfrecord"
+    entry = desired["models"]["a"]["versions"]["2"]
+    entry["warmup_file"] = file
+    key = inputs_key(entry)
+    assert list(localize(desired, there(1, 2), None, (), {})["models"]["a"]["versions"]) == ["1"]
+    found = localize(desired, there(1, 2), None, (), {key: "/here/warmup"})["models"]["a"]["versions"]["2"]
+    assert found["warmup_file"] == "/here/warmup"
+    lost = {key: NO_WARMUP}
+    assert "warmup_file" not in localize(desired, there(1, 2), None, (), lost)["models"]["a"]["versions"]["2"]
+    assert lost_warmups(wanted_files(desired), lost) == ("a/2: warmup_file is left out, as the proxy does not have it",)
+
+
+def test_needs_of_a_version_besides_its_files() -> None:
+    assert inputs_key({"path": "/m", "warmup_file": "/shared/requests", "config": {"checkpoint_dir": "relative"}}) == ""
+    copied = {"path": "/m", "follow": "/copies/x", "annotations": {"followed": "s3://models/deltas"}}
+    assert inputs_key(copied) == ""
+    assert inputs_key({"path": "/m", "follow": "/deltas"}) == '{"follow": "/deltas"}'
