@@ -13,8 +13,8 @@ from helpers.models.quiet_tensorflow import tensorflow
 def build_deadly(path: Path, kind: str) -> Path:
     """Export x float32 [batch] -> y float32 [batch], whose first run, the warm-up, fails badly.
 
-    `abort` ends the process by an op with this purpose, `memory` allocates more than any machine has, in pieces, and
-    `endless` loops forever.
+    `abort` ends the process by an op with this purpose, `memory` allocates more than any machine has, in pieces,
+    `endless` computes forever, and `waiting` waits forever without computing.
     """
     tf = tensorflow()
     module = tf.Module()
@@ -48,7 +48,12 @@ def _endless(tf: Any, x: Any) -> Any:
     return tf.while_loop(lambda _: True, lambda y: [tf.sin(y) + 1.0], [x])[0]
 
 
-_EFFECTS = {"abort": _abort, "memory": _memory, "endless": _endless}
+def _waiting(tf: Any, x: Any) -> Any:
+    queue = tf.raw_ops.FIFOQueueV2(component_types=[tf.float32], shapes=[[]])
+    return x + tf.raw_ops.QueueDequeueV2(handle=queue, component_types=[tf.float32])[0]
+
+
+_EFFECTS = {"abort": _abort, "memory": _memory, "endless": _endless, "waiting": _waiting}
 
 
 if __name__ == "__main__":
