@@ -123,7 +123,8 @@ add_unit_tests(processor_thread_tests ${PROCESSOR_THREAD_TEST_SOURCES})
 target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/kernels tests/libprocessor/live
                                                           tests/libprocessor/runtime tests/libprocessor/tables)
 target_link_libraries(processor_thread_tests PRIVATE processor_flags)
-compile_in_batches(processor_thread_tests 20)
+# Without a precompiled header, the headers take more time than the code: all sources are compiled together.
+compile_in_batches(processor_thread_tests 100)
 
 # use_header_of_tests(OBJECTS): compile objects as PIE like processor_tests, whose precompiled header they use.
 function(use_header_of_tests objects)

@@ -18,6 +18,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 _LIBRARY = tuple(f"libprocessor/src/{folder}/**/*.cc" for folder in ("base", "c_api", "codec", "host", "runtime"))
+# Folders of which processor_thread_tests has sources.
+_RUNTIME = ("batching", "executor", "requests", "session", "stats", "threads")
+_THREADS = ("base", "host/control", "host/request_log", "live", "tables", *(f"runtime/{name}" for name in _RUNTIME))
 # Targets that CMake compiles in batches, and the folders of their sources; some targets exist in several variants.
 TARGETS = {
     "processor_objects": _LIBRARY,
@@ -27,13 +30,8 @@ TARGETS = {
         f"tests/libprocessor/{folder}/**/*.cc" for folder in ("base", "c_api", "codec", "host", "runtime")
     ),
     "processor_kernel_tests": tuple(f"tests/libprocessor/{folder}/*.cc" for folder in ("kernels", "live", "tables")),
-    "processor_thread_tests": (
-        "libprocessor/src/base/*.cc",
-        "libprocessor/src/host/**/*.cc",
-        "libprocessor/src/runtime/**/*.cc",
-        "tests/libprocessor/base/*.cc",
-        "tests/libprocessor/host/**/*.cc",
-        "tests/libprocessor/runtime/**/*.cc",
+    "processor_thread_tests": tuple(
+        f"{root}/{folder}/*.cc" for root in ("libprocessor/src", "tests/libprocessor") for folder in _THREADS
     ),
     "elastic_storage": ("elastic_training/src/[!o]*/*.cc", "elastic_training/src/optimizers/*.cc"),
     "elastic_training": ("elastic_training/src/ops/*.cc",),

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kPage = 4096;
 
 // Returns whether the page at an address is mapped.
-bool IsMapped(const void* address) {
+bool PageIsMapped(const void* address) {
   const auto page = reinterpret_cast<uintptr_t>(address) / kPage * kPage;
   unsigned char in_memory;
   return mincore(reinterpret_cast<void*>(page), 1, &in_memory) == 0 || errno != ENOMEM;
@@ -39,9 +39,9 @@ TEST(MappedMemory, GivesEveryPageBack) {
   const size_t bytes = (size_t{1} << 20) + 1;
   auto* memory = static_cast<unsigned char*>(MapMemory(bytes, size_t{2} << 20));
   ASSERT_NE(memory, nullptr);
-  EXPECT_TRUE(IsMapped(memory) && IsMapped(memory + bytes - 1));
+  EXPECT_TRUE(PageIsMapped(memory) && PageIsMapped(memory + bytes - 1));
   UnmapMemory(memory, bytes);
-  EXPECT_FALSE(IsMapped(memory) || IsMapped(memory + bytes - 1));
+  EXPECT_FALSE(PageIsMapped(memory) || PageIsMapped(memory + bytes - 1));
 }
 
 TEST(MappedMemory, ReturnsNullForImpossibleSizes) {

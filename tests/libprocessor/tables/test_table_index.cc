@@ -18,7 +18,7 @@ namespace {
 using tensorflow::tstring;
 
 constexpr size_t kSizes[] = {0, 1, 2, 5, 6, 97, 10000};
-constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kMost = std::numeric_limits<int64_t>::max();
+constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kLargestKey = std::numeric_limits<int64_t>::max();
 
 std::shared_ptr<const EmbeddingTable> OpenBytes(const std::string& bytes) {
   const TemporaryFolder folder;
@@ -39,7 +39,7 @@ std::vector<uint32_t> RowsOf(const EmbeddingTable& table, const std::vector<Key>
 
 std::vector<int64_t> RandomKeys(size_t count, std::mt19937_64* random) {
   std::unordered_map<int64_t, bool> seen;
-  std::vector<int64_t> keys = {0, -1, kLeast, kMost, 1};
+  std::vector<int64_t> keys = {0, -1, kLeast, kLargestKey, 1};
   for (int64_t key : keys) seen[key] = true;
   keys.resize(std::min(count, keys.size()));
   while (keys.size() < count) {
@@ -61,8 +61,8 @@ TEST(TableIndex, DirectKeysAreRows) {
     content.rows = size;
     const auto table = OpenBytes(content.Bytes());
     ASSERT_NE(table, nullptr);
-    std::vector<int64_t> keys = {
-        kLeast, kMost, -1, static_cast<int64_t>(size), int64_t{1} << 32, (int64_t{1} << 32) + 1};
+    std::vector<int64_t> keys = {kLeast,           kLargestKey,           -1, static_cast<int64_t>(size),
+                                 int64_t{1} << 32, (int64_t{1} << 32) + 1};
     const size_t absent = keys.size();
     for (size_t i = 0; i < size; ++i) keys.push_back(static_cast<int64_t>(i));
     const std::vector<uint32_t> rows = RowsOf(*table, keys);
@@ -85,7 +85,7 @@ TEST(TableIndex, FindsIntegerKeys) {
       std::unordered_map<int64_t, uint32_t> expected;
       for (uint32_t row = 0; row < size; ++row) expected[content.keys[row]] = row;
       std::vector<int64_t> keys = content.keys;
-      for (int64_t key : {int64_t{0}, int64_t{-1}, kLeast, kMost}) keys.push_back(key);
+      for (int64_t key : {int64_t{0}, int64_t{-1}, kLeast, kLargestKey}) keys.push_back(key);
       for (size_t i = 0; i < size + 3; ++i) keys.push_back(static_cast<int64_t>(random()));
       std::shuffle(keys.begin(), keys.end(), random);
       const std::vector<uint32_t> rows = RowsOf(*table, keys);
@@ -162,7 +162,7 @@ TEST(TableIndex, DistinguishesStringsWithEqualFingerprints) {
 }
 
 TEST(TableIndex, AbsentKeysFollowThePolicy) {
-  const std::vector<int64_t> keys = {5, -1, 0, kLeast, kMost, -7, 700, 1};
+  const std::vector<int64_t> keys = {5, -1, 0, kLeast, kLargestKey, -7, 700, 1};
   const std::vector<tstring> texts = {"here", "there", "", "nowhere"};
   for (IndexKind kind : {IndexKind::kDirect, IndexKind::kInt64, IndexKind::kString}) {
     for (AbsentKey policy : {AbsentKey::kZeros, AbsentKey::kError, AbsentKey::kDefaultRows}) {
