@@ -94,6 +94,7 @@ set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/tables/resident_folder.cc
   libprocessor/src/tables/resident_memory.cc
   libprocessor/src/tables/resident_table.cc
+  libprocessor/src/tables/row_caches.cc
   libprocessor/src/tables/row_runs.cc
   libprocessor/src/tables/table_check.cc
   libprocessor/src/tables/table_crc.cc

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of different widths in one table answer as the same vectors at full width do."""
+"""Rows of different widths in one table answer as the same vectors at full width do, in each tier."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from helpers.system.waiting import wait_until
 
 COUNT, DIM, ROWS = 700, 21, 1000
 NARROW = (NarrowRows(30, 9), NarrowRows(200, 4), NarrowRows(500, 1))
+TIERED = {"tier": "tiered", "memory": "10KB"}  # a third of the rows of the model
 
 
 @pytest.mark.parametrize("kind", ["direct", "int64", "string"])
@@ -57,14 +59,19 @@ def test_lookups_answer_as_with_wide_rows(tmp_path: Path, kind: str, row_type: s
     )
     plan = EmbeddingPlan((GroupOutput(3 * DIM), GroupOutput(4 * DIM)), (Key(0),), columns)
     random = np.random.default_rng(1)
-    groups = [Group(plan, [asked.dtype, np.float32], [table], outputs=2) for table in (narrow, wide)]
+    types = [asked.dtype, np.float32]
+    whole = Group(plan, types, [wide], outputs=2)
+    # Mapped, and tiered with caches for some or all rows.
+    groups = [Group(plan, types, [narrow], outputs=2, cache_share=share) for share in (None, 0, 0.3, 2)]
     for n in (1, 5, 700, 2000):
         batch = asked[random.integers(COUNT, size=(n, 4))]
         batch[0, 0] = b"none" if kind == "string" else 10 * COUNT
         weights = random.normal(size=(n, 4)).astype(np.float32)
-        for found, wanted in zip(*(group(batch, weights) for group in groups), strict=True):
-            assert np.array_equal(found, wanted)
-    for group in groups:
+        expected = whole(batch, weights)
+        for group in groups:
+            for found, wanted in zip(group(batch, weights), expected, strict=True):
+                assert np.array_equal(found, wanted)
+    for group in (whole, *groups):
         group.close()
 
 
@@ -100,11 +107,12 @@ def _ask(model: processor.Model) -> NDArray[np.float32]:
     return np.asarray(model.run({"a": np.arange(ROWS)})["rows"])
 
 
-@pytest.mark.parametrize("tier", ["mapped", "resident"])
+@pytest.mark.parametrize("tier", ["mapped", "resident", "tiered"])
 def test_deltas_give_narrow_rows_their_full_width(artifact: Path, tmp_path: Path, tier: str) -> None:
     writer = TimelineWriter(tmp_path / "timeline", START, "a test")
     expected, random = _first(), np.random.default_rng(2)
-    config = {"follow": str(writer.folder), "warmup_runs": 1, "tables": {"tier": tier}}
+    tables = TIERED if tier == "tiered" else {"tier": tier}
+    config = {"follow": str(writer.folder), "warmup_runs": 1, "tables": tables}
     with processor.Model(artifact, config) as model:
         np.testing.assert_array_equal(_ask(model), expected)
         stop, wrong = threading.Event(), []
@@ -130,6 +138,26 @@ def test_deltas_give_narrow_rows_their_full_width(artifact: Path, tmp_path: Path
         assert not wrong
 
 
-def test_tiered_models_need_rows_of_one_width(artifact: Path) -> None:
-    with pytest.raises(processor.ProcessorError, match=r"rows of different widths, .* --skip-pass narrow_table_rows"):
-        processor.Model(artifact, {"tables": {"tier": "tiered", "memory": "50KB"}})
+@pytest.mark.parametrize("early", [True, False])
+def test_a_tiered_model_answers_as_a_resident_one(artifact: Path, early: bool) -> None:
+    random = np.random.default_rng(3)
+    requests = [random.integers(ROWS, size=random.integers(1, 60)) for _ in range(60)]
+    config: dict[str, Any] = {"session_num": 1, "worker_threads": 1, "warmup_runs": 1}
+
+    async def ask_all(model: processor.Model) -> list[Any]:
+        return await asyncio.gather(*(model.arun({"a": rows}) for rows in requests))
+
+    with (
+        processor.Model(artifact, config | {"tables": {"tier": "resident"}}) as resident,
+        processor.Model(artifact, config | {"tables": TIERED | {"early_reads": early}}) as tiered,
+    ):
+        expected = [resident.run({"a": rows})["rows"] for rows in requests]
+        for _ in range(3):
+            for answer, wanted in zip(asyncio.run(ask_all(tiered)), expected, strict=True):
+                assert np.array_equal(answer["rows"], wanted)
+        np.testing.assert_array_equal(_ask(tiered), _first())
+        tables = tiered.info["tables"]
+    assert 0 < tables["hits"] < tables["lookups"]
+    assert 0 < tables["cached_rows"] <= tables["cache_rows"] < ROWS
+    assert tables["cache_bytes"] <= 10_000
+    assert (tables["early_rows"] > 0) == early

@@ -36,13 +36,26 @@ class TieredGather {
   /// Returns the number of the row of a lookup for those without a value, or kNoRow.
   uint32_t empty_row(int lookup) const { return empty_rows_[lookup]; }
 
-  size_t bytes() const { return memory_.bytes() + fetch_.bytes(); }
+  size_t bytes() const {
+    return memory_.bytes() + fetch_.bytes() + fetched_.capacity() * sizeof(Fetched) +
+           fetched_numbers_.capacity() * sizeof(uint32_t);
+  }
 
  private:
+  // Rows of a tiered table with different widths, which get zeros once all have come.
+  struct Fetched {
+    const EmbeddingTable* table;
+    const uint8_t* changed;  // row 0 of those that deltas have changed, or null
+    size_t first, count;     // in fetched_numbers_
+    uint8_t* dst;
+  };
+
   TieredFetch fetch_;
   GrowingArray<uint8_t> memory_;
   std::vector<const uint8_t*> rows_;
   std::vector<uint32_t> empty_rows_;
+  std::vector<Fetched> fetched_;
+  std::vector<uint32_t> fetched_numbers_;
 };
 
 }  // namespace processor

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 namespace processor {
 namespace {
@@ -45,6 +46,35 @@ class RunRows {
   const uint64_t file_rows_;
 };
 
+// Writes copies of rows at full width.
+class Widener {
+ public:
+  Widener(const EmbeddingTable& table, const RowKernels& kernels)
+      : type_(table.row_type()),
+        quantized_(IsQuantized(type_)),
+        copy_(kernels.copy[static_cast<int>(type_)]),
+        whole_(RowBytes(CopiedRowType(table), table.dim())) {}
+
+  // `dst` may be the row itself, unless it is quantized; otherwise they must not overlap.
+  void Write(FoundRow row, uint8_t* dst) const {
+    constexpr uint32_t kFirst = 0;
+    size_t bytes = RowBytes(type_, row.dim);
+    if (quantized_) {
+      bytes = sizeof(float) * row.dim;
+      copy_({row.bytes, 0, row.dim}, &kFirst, 1, reinterpret_cast<float*>(dst), 0);
+    } else if (row.bytes != dst) {
+      std::memcpy(dst, row.bytes, bytes);
+    }
+    std::memset(dst + bytes, 0, whole_ - bytes);
+  }
+
+ private:
+  const RowType type_;
+  const bool quantized_;
+  const CopyRowsFn copy_;
+  const size_t whole_;
+};
+
 }  // namespace
 
 RowType CopiedRowType(const EmbeddingTable& table) {
@@ -59,24 +89,30 @@ uint32_t CopiedRowStride(const EmbeddingTable& table) {
 void WidenRows(const EmbeddingTable& table, const uint8_t* changed, absl::Span<const uint32_t> numbers, uint8_t* dst,
                const RowKernels& kernels) {
   const RunRows rows(table, changed);
-  const RowType type = table.row_type();
-  const bool quantized = IsQuantized(type);
-  const CopyRowsFn copy = kernels.copy[static_cast<int>(type)];
-  const size_t stride = CopiedRowStride(table), whole = RowBytes(CopiedRowType(table), table.dim());
-  constexpr uint32_t kFirst = 0;
+  const Widener widener(table, kernels);
+  const size_t stride = CopiedRowStride(table);
   for (size_t i = 0; i < std::min(kCopiesAhead, numbers.size()); ++i) rows.Fetch(numbers[i]);
   for (size_t i = 0; i < numbers.size(); ++i, dst += stride) {
     if (i + kCopiesAhead < numbers.size()) rows.Fetch(numbers[i + kCopiesAhead]);
+    if (numbers[i] < kFirstSpecialRow) widener.Write(rows.Of(numbers[i]), dst);
+  }
+}
+
+void WidenFetchedRows(const EmbeddingTable& table, const uint8_t* changed, absl::Span<const uint32_t> numbers,
+                      uint8_t* dst, const RowKernels& kernels) {
+  const Widener widener(table, kernels);
+  const bool quantized = IsQuantized(table.row_type());
+  const size_t stride = CopiedRowStride(table);
+  std::vector<uint8_t> codes(quantized ? RowBytes(table.row_type(), table.dim()) : 0);
+  for (size_t i = 0; i < numbers.size(); ++i, dst += stride) {
     if (numbers[i] >= kFirstSpecialRow) continue;
-    const FoundRow row = rows.Of(numbers[i]);
-    size_t bytes = RowBytes(type, row.dim);
-    if (quantized) {
-      bytes = sizeof(float) * row.dim;
-      copy({row.bytes, 0, row.dim}, &kFirst, 1, reinterpret_cast<float*>(dst), 0);
-    } else {
-      std::memcpy(dst, row.bytes, bytes);
+    if (numbers[i] >= table.rows() + table.default_rows()) {
+      widener.Write({changed + size_t{numbers[i]} * table.row_stride(), table.dim()}, dst);
+      continue;
     }
-    std::memset(dst + bytes, 0, whole - bytes);
+    const RowRun& run = table.runs().Of(numbers[i]);
+    if (quantized) std::memcpy(codes.data(), dst, run.bytes);
+    widener.Write({quantized ? codes.data() : dst, run.dim}, dst);
   }
 }
 

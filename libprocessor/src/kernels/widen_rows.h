@@ -23,6 +23,10 @@ uint32_t CopiedRowStride(const EmbeddingTable& table);
 void WidenRows(const EmbeddingTable& table, const uint8_t* changed, absl::Span<const uint32_t> numbers, uint8_t* dst,
                const RowKernels& kernels = BestRowKernels());
 
+/// As WidenRows, of a tiered table: at `dst` is what TieredFetch has brought of the rows of the file, each where its copy goes.
+void WidenFetchedRows(const EmbeddingTable& table, const uint8_t* changed, absl::Span<const uint32_t> numbers,
+                      uint8_t* dst, const RowKernels& kernels = BestRowKernels());
+
 }  // namespace processor
 
 #endif  // PROCESSOR_KERNELS_WIDEN_ROWS_H_

@@ -43,7 +43,7 @@ EarlyRows::~EarlyRows() {
 void EarlyRows::Want(TieredRows* rows, absl::Span<const uint32_t> numbers) {
   if (wanted_.size() >= kMostWanted) return;
   if (missing_.size() <= numbers.size()) missing_.resize(numbers.size() + 1);
-  const size_t count = rows->cache_->FindMissing(numbers, rows->num_rows_, missing_.data());
+  const size_t count = rows->caches_->FindMissing(numbers, missing_.data());
   for (size_t i = 0; i < count && wanted_.size() < kMostWanted; ++i) {
     wanted_.push_back({rows, numbers[missing_[i]], nullptr});
   }

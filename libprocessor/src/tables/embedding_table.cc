@@ -86,11 +86,6 @@ absl::Status EmbeddingTable::OpenResident(const TableFile& file, const uint8_t* 
 }
 
 absl::Status EmbeddingTable::OpenTiered(const TableFile& file, const TableStorage& storage) {
-  if (has_narrow_rows()) {
-    return file.Named(absl::FailedPreconditionError(
-        "rows of different widths, expected rows of one width for a tiered table; map it, or fuse its model again with "
-        "--skip-pass narrow_table_rows"));
-  }
   std::unique_ptr<const DirectFile> direct;
   if (absl::Status s = DirectFile::Open(file, &direct); !s.ok()) return s;
   if (absl::Status s = ReadTableParts(file, *direct, header_, &parts_); !s.ok()) return s;

@@ -73,7 +73,7 @@ class EmbeddingTable {
   /// Whether kernels read copies of the rows: a tiered table's are not in memory, and others may have different widths.
   bool copies_rows() const { return tiered_ != nullptr || has_narrow_rows(); }
   bool has_narrow_rows() const { return header_.num_narrow > 0; }
-  /// Returns the runs of rows of one width, whose offsets count from row(0). Not for tiered tables.
+  /// Returns the runs of rows of one width, whose offsets count from the first row of the file.
   const RowRuns& runs() const { return runs_; }
 
   /// Returns the bytes of a row, which is neither kZeroRow nor kRefusedRow. Not for tiered tables, and of those with rows of

@@ -48,7 +48,12 @@ uint64_t RowCache::LeastBytes(uint32_t row_bytes) {
   return sizeof(Set) + sizeof(SketchLine) + uint64_t{kWays} * row_bytes;
 }
 
-RowCache::RowCache(uint64_t bytes, uint32_t row_bytes, uint64_t rows) : row_bytes_(row_bytes) {
+double RowCache::PlaceBytes(uint32_t row_bytes) {
+  return static_cast<double>(sizeof(Set)) / kWays + static_cast<double>(sizeof(SketchLine)) / kPlacesOfLine + row_bytes;
+}
+
+RowCache::RowCache(uint64_t bytes, uint32_t row_bytes, uint64_t rows, uint32_t first)
+    : num_rows_(rows), first_row_(first), row_bytes_(row_bytes) {
   const uint64_t of_set = sizeof(Set) + sizeof(SketchLine) * kWays / kPlacesOfLine + uint64_t{kWays} * row_bytes;
   // Sets do not get equal numbers of rows, so a cache for a whole table has some more places.
   const uint64_t enough = rows / kWays + rows / kWays / 2 + 8;
@@ -158,15 +163,14 @@ void RowCache::CountReads(size_t reads) {
   if (passed != 0) age_.fetch_add(static_cast<uint8_t>(std::min<uint64_t>(passed, 8)), std::memory_order_relaxed);
 }
 
-size_t RowCache::Get(absl::Span<const uint32_t> numbers, uint64_t rows, size_t stride, uint8_t* dst,
-                     uint32_t* missing) {
+size_t RowCache::Get(absl::Span<const uint32_t> numbers, size_t stride, uint8_t* dst, uint32_t* missing) {
   size_t num_missing = 0, reads = 0;
   Set* sets[kRowsAhead];
   for (size_t first = 0; first < numbers.size(); first += kRowsAhead) {
     const size_t count = std::min(kRowsAhead, numbers.size() - first);
     const uint32_t* const of_block = numbers.data() + first;
     for (size_t i = 0; i < count; ++i) {
-      sets[i] = of_block[i] < rows ? &SetOf(of_block[i]) : nullptr;
+      sets[i] = Takes(of_block[i]) ? &SetOf(of_block[i]) : nullptr;
       __builtin_prefetch(sets[i]);
     }
     for (size_t i = 0; i < count; ++i) {
@@ -193,16 +197,16 @@ size_t RowCache::Get(absl::Span<const uint32_t> numbers, uint64_t rows, size_t s
   return num_missing;
 }
 
-size_t RowCache::FindMissing(absl::Span<const uint32_t> numbers, uint64_t rows, uint32_t* missing) const {
+size_t RowCache::FindMissing(absl::Span<const uint32_t> numbers, uint32_t* missing) const {
   size_t num_missing = 0;
   for (size_t first = 0; first < numbers.size(); first += kRowsAhead) {
     const size_t end = std::min(first + kRowsAhead, numbers.size());
     for (size_t i = first; i < end; ++i) {
-      if (numbers[i] < rows) __builtin_prefetch(&SetOf(numbers[i]));
+      if (Takes(numbers[i])) __builtin_prefetch(&SetOf(numbers[i]));
     }
     for (size_t i = first; i < end; ++i) {
       missing[num_missing] = static_cast<uint32_t>(i);
-      num_missing += numbers[i] < rows && Find(SetOf(numbers[i]), numbers[i]) == kWays;
+      num_missing += Takes(numbers[i]) && Find(SetOf(numbers[i]), numbers[i]) == kWays;
     }
   }
   return num_missing;

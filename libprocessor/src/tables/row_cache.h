@@ -24,23 +24,27 @@ class RowCache {
   /// Memory that is not used yet is not taken from the operating system.
   /// \param bytes      of all memory of the cache, at least LeastBytes(row_bytes)
   /// \param row_bytes  of one row
-  /// \param rows       of the table: a cache has no more places than they need
+  /// \param rows       how many may be in it: a cache has no more places than they need
+  /// \param first      the number of the first one
   /// Throws std::bad_alloc.
-  RowCache(uint64_t bytes, uint32_t row_bytes, uint64_t rows);
+  RowCache(uint64_t bytes, uint32_t row_bytes, uint64_t rows, uint32_t first = 0);
   RowCache(const RowCache&) = delete;
   RowCache& operator=(const RowCache&) = delete;
 
   static uint64_t LeastBytes(uint32_t row_bytes);
+  /// Returns what a place for a row takes, on average.
+  static double PlaceBytes(uint32_t row_bytes);
 
-  /// Copies each row `numbers[i]` below `rows` that is in the cache to `dst + i * stride`, and counts the reads of all.
-  /// \param missing  [numbers.size()], gets the positions in `numbers` of the rows below `rows` that are not in the cache
+  /// Copies each row `numbers[i]` that is in the cache to `dst + i * stride`, and counts the reads of all; numbers of rows that
+  /// cannot be in it are passed over.
+  /// \param missing  [numbers.size()], gets the positions in `numbers` of the rows that are not in the cache
   /// \return the number of these.
-  size_t Get(absl::Span<const uint32_t> numbers, uint64_t rows, size_t stride, uint8_t* dst, uint32_t* missing);
+  size_t Get(absl::Span<const uint32_t> numbers, size_t stride, uint8_t* dst, uint32_t* missing);
 
-  /// Finds the positions in `numbers` of the rows below `rows` that are not in the cache, without counting reads or copying.
+  /// Finds the positions in `numbers` of the rows that are not in the cache, without counting reads or copying.
   /// Others may add and remove rows meanwhile.
-  /// \param missing  as Get()
-  size_t FindMissing(absl::Span<const uint32_t> numbers, uint64_t rows, uint32_t* missing) const;
+  /// \param missing  as Get(), with room for one more
+  size_t FindMissing(absl::Span<const uint32_t> numbers, uint32_t* missing) const;
 
   /// Offers a row that Get() has not found.
   void Offer(uint32_t number, const uint8_t* bytes);
@@ -72,6 +76,7 @@ class RowCache {
 
   class Lock;
 
+  bool Takes(uint32_t number) const { return uint64_t{number} - first_row_ < num_rows_; }
   Set& SetOf(uint32_t number) const;
   uint8_t* RowAt(const Set& set, uint32_t way) const;
   static uint32_t Find(const Set& set, uint32_t number);
@@ -82,7 +87,8 @@ class RowCache {
   uint8_t EstimateOf(uint32_t number) const;
   void CountReads(size_t reads);
 
-  const uint32_t row_bytes_;
+  const uint64_t num_rows_;
+  const uint32_t first_row_, row_bytes_;
   uint32_t num_sets_ = 0;
   uint32_t num_lines_ = 0;
   HugeMemory sets_, sketch_, rows_;

@@ -23,7 +23,8 @@ RowRuns::RowRuns(const TableHeader& header) {
   const auto add = [&](uint64_t first, uint64_t end, uint32_t dim, uint32_t stride) {
     if (first == end) return;
     const uint64_t offset = AlignedTo(bytes_, kRunAlignment);
-    runs_[size_++] = {static_cast<uint32_t>(first), dim, stride, offset};
+    const auto row_bytes = static_cast<uint32_t>(RowBytes(header.row_type, dim));
+    runs_[size_++] = {static_cast<uint32_t>(first), static_cast<uint32_t>(end - first), dim, stride, row_bytes, offset};
     bytes_ = offset + (end - first) * stride;
   };
   if (header.num_narrow == 0) {

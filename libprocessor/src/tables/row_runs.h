@@ -14,8 +14,10 @@ namespace processor {
 /// Consecutive rows with the same number of elements; those that they lack are zeros.
 struct RowRun {
   uint32_t first = 0;   // number of its first row
+  uint32_t rows = 0;    // how many
   uint32_t dim = 0;     // elements of its rows
   uint32_t stride = 0;  // bytes from one row to the next
+  uint32_t bytes = 0;   // of a row, without the padding after it
   uint64_t offset = 0;  // of its first row, from the beginning of row_data
 };
 
@@ -31,12 +33,14 @@ class RowRuns {
   size_t size() const { return size_; }
   const RowRun& operator[](size_t i) const { return runs_[i]; }
 
-  /// Returns the run of a row of the file.
-  const RowRun& Of(uint32_t number) const {
+  /// Returns the number of the run that has a row of the file.
+  size_t NumberOf(uint32_t row) const {
     size_t run = 0;
-    for (size_t i = 1; i < size_; ++i) run += number >= runs_[i].first;
-    return runs_[run];
+    for (size_t i = 1; i < size_; ++i) run += row >= runs_[i].first;
+    return run;
   }
+  /// Returns this run.
+  const RowRun& Of(uint32_t row) const { return runs_[NumberOf(row)]; }
 
  private:
   // Rows of full width, narrower ones, and default rows, which have full width.

@@ -31,13 +31,13 @@ KeptObjects<BatchReader>& BatchReaders() {
 
 }  // namespace
 
-void TieredFetch::Add(TieredRows* rows, absl::Span<const uint32_t> numbers, uint8_t* dst) {
+void TieredFetch::Add(TieredRows* rows, absl::Span<const uint32_t> numbers, size_t stride, uint8_t* dst) {
   if (missing_.size() < numbers.size()) missing_.resize(numbers.size());
   size_t lookups = 0;
   for (const uint32_t number : numbers) lookups += number < rows->num_rows_;
-  const size_t count = rows->cache_->Get(numbers, rows->num_rows_, rows->stride_, dst, missing_.data());
+  const size_t count = rows->caches_->Get(numbers, stride, dst, missing_.data());
   for (size_t i = 0; i < count; ++i) {
-    misses_.push_back({rows, numbers[missing_[i]], dst + size_t{missing_[i]} * rows->stride_});
+    misses_.push_back({rows, numbers[missing_[i]], dst + missing_[i] * stride});
   }
   rows->lookups_.fetch_add(lookups, std::memory_order_relaxed);
   rows->misses_.fetch_add(count, std::memory_order_relaxed);
@@ -54,11 +54,11 @@ void TieredFetch::TakeEarly(EarlyRowsList early) {
       misses_[left++] = miss;
       continue;
     }
-    std::memcpy(miss.dst, row, miss.rows->row_bytes_);
+    std::memcpy(miss.dst, row, miss.rows->BytesOf(miss.number));
     miss.rows->early_rows_.fetch_add(1, std::memory_order_relaxed);
     // A row that is needed several times is offered once.
     const bool is_last = m + 1 == misses_.size() || miss < misses_[m + 1];
-    if (is_last) miss.rows->cache_->Offer(miss.number, row);
+    if (is_last) miss.rows->caches_->Offer(miss.number, row);
   }
   misses_.resize(left);
 }
@@ -80,8 +80,8 @@ absl::Status TieredFetch::ReadMisses() {
   }
   const auto take = [this](size_t m, const uint8_t* row) {
     const TieredMiss& miss = misses_[m];
-    std::memcpy(miss.dst, row, miss.rows->row_bytes_);
-    if (m == 0 || misses_[m - 1] < miss) miss.rows->cache_->Offer(miss.number, row);
+    std::memcpy(miss.dst, row, miss.rows->BytesOf(miss.number));
+    if (m == 0 || misses_[m - 1] < miss) miss.rows->caches_->Offer(miss.number, row);
   };
   absl::Status status;
   for (size_t first = 0; first < misses_.size() && status.ok();) {

@@ -18,9 +18,10 @@ namespace processor {
 /// The rows of one block of a request. It is kept for the next one, which reuses its memory; one thread uses it.
 class TieredFetch {
  public:
-  /// Copies those of the rows `numbers[i]` of the file that are in the cache to `dst + i * stride`, and remembers the
-  /// others for Finish(). Other numbers are passed over. `rows` and `dst` must stay up to Finish().
-  void Add(TieredRows* rows, absl::Span<const uint32_t> numbers, uint8_t* dst);
+  /// Copies those of the rows `numbers[i]` of the file that are in a cache to `dst + i * stride`, and remembers the
+  /// others for Finish(). A row has as many bytes as in the file; other numbers are passed over. `rows` and `dst` must stay up
+  /// to Finish().
+  void Add(TieredRows* rows, absl::Span<const uint32_t> numbers, size_t stride, uint8_t* dst);
 
   /// Reads what is neither in the caches nor in `early`, checks it if nobody has before, and offers it to the caches.
   /// \return DATA_LOSS that names the file and what of it is damaged or cannot be read; RESOURCE_EXHAUSTED without memory.

@@ -20,7 +20,7 @@ size_t TieredPieces::LayOut(absl::Span<const TieredMiss> misses, size_t first, s
   bytes_ = 0;
   for (size_t m = first; m < misses.size(); ++m) {
     const TieredRows& rows = *misses[m].rows;
-    uint64_t begin = rows.OffsetOf(misses[m].number), end = begin + rows.row_bytes_;
+    uint64_t begin = rows.OffsetOf(misses[m].number), end = begin + rows.BytesOf(misses[m].number);
     const uint64_t first_block = rows.BlockOf(begin), last_block = rows.BlockOf(end - 1);
     for (uint64_t block = first_block; block <= last_block; ++block) {
       if (rows.IsChecked(block)) continue;
@@ -82,7 +82,7 @@ absl::Status TieredPieces::Check(TieredRows* rows, const ReadPiece& piece) {
 
 // Returns null for a row that the piece does not have, or of which a block is not right.
 const uint8_t* TieredPieces::RowIn(const TieredRows& rows, const ReadPiece& piece, uint32_t number) {
-  const uint64_t begin = rows.OffsetOf(number), end = begin + rows.row_bytes_;
+  const uint64_t begin = rows.OffsetOf(number), end = begin + rows.BytesOf(number);
   if (end > piece.offset + piece.got || !rows.IsChecked(rows.BlockOf(begin)) ||
       !rows.IsChecked(rows.BlockOf(end - 1))) {
     return nullptr;

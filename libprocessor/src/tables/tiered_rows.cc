@@ -16,8 +16,7 @@ absl::Status TieredRows::Open(const TableFile& file, std::unique_ptr<const Direc
   opened->path_ = file.path();
   opened->row_offset_ = header.row_data.offset;
   opened->num_rows_ = header.rows + header.default_rows;
-  opened->stride_ = header.row_stride;
-  opened->row_bytes_ = static_cast<uint32_t>(RowBytes(header.row_type, header.dim));
+  opened->runs_ = RowRuns(header);
   opened->blocks_end_ = header.checksums.offset;
   opened->num_blocks_ = header.checksums.size / sizeof(uint32_t);
   opened->checksums_ = std::move(checksums);
@@ -27,9 +26,9 @@ absl::Status TieredRows::Open(const TableFile& file, std::unique_ptr<const Direc
   }
   try {
     opened->checked_.reset(new std::atomic<uint64_t>[opened->num_blocks_ / 64 + 1]());
-    opened->cache_ = std::make_unique<RowCache>(cache_bytes, opened->row_bytes_, opened->num_rows_);
+    opened->caches_ = std::make_unique<RowCaches>(cache_bytes, opened->runs_);
   } catch (const std::bad_alloc&) {
-    return file.Named(absl::ResourceExhaustedError(absl::StrCat("no memory for a cache of ", cache_bytes, " bytes")));
+    return file.Named(absl::ResourceExhaustedError(absl::StrCat("no memory for caches of ", cache_bytes, " bytes")));
   }
   opened->file_ = std::move(direct);
   *rows = std::move(opened);
@@ -66,9 +65,9 @@ void TieredRows::Stats::Add(const Stats& other) {
 
 TieredRows::Stats TieredRows::stats() const {
   Stats stats;
-  stats.cache_bytes = cache_->bytes();
-  stats.cache_rows = cache_->places();
-  stats.cached_rows = cache_->used();
+  stats.cache_bytes = caches_->bytes();
+  stats.cache_rows = caches_->places();
+  stats.cached_rows = caches_->used();
   const uint64_t misses = misses_.load(std::memory_order_relaxed);
   stats.lookups = lookups_.load(std::memory_order_relaxed);
   stats.hits = stats.lookups - std::min(stats.lookups, misses);

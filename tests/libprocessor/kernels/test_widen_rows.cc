@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <future>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
+
+#include "src/tables/tiered_fetch.h"
 
 namespace processor {
 namespace {
@@ -96,14 +99,53 @@ TEST(WidenRows, ChangedRowsHaveFullWidth) {
   EXPECT_EQ(copies[4], 0) << "row 20 has two elements";
 }
 
-TEST(WidenRows, TieredTablesNeedRowsOfOneWidth) {
-  std::shared_ptr<const EmbeddingTable> table;
-  const std::string path = std::string(PROCESSOR_GOLDEN) + "/table/narrow_int8_string.emb";
-  const absl::Status status =
-      EmbeddingTable::Open(path, {.tiered = true, .cache_share = 1.0, .share_folder = {}}, &table);
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_NE(status.message().find(path), std::string::npos) << status;
-  EXPECT_NE(status.message().find("narrow_table_rows"), std::string::npos) << status;
+// Fetches rows of a tiered table as a request does.
+std::vector<uint8_t> Fetched(const EmbeddingTable& table, const uint8_t* changed, const std::vector<uint32_t>& numbers,
+                             Isa isa, EarlyRowsList early = {}) {
+  const uint32_t stride = CopiedRowStride(table);
+  std::vector<uint8_t> copies(numbers.size() * stride, 0xee);
+  TieredFetch fetch;
+  fetch.Add(table.tiered(), numbers, stride, copies.data());
+  const absl::Status status = fetch.Finish(early);
+  EXPECT_TRUE(status.ok()) << status;
+  WidenFetchedRows(table, changed, numbers, copies.data(), RowKernelsFor(isa));
+  return copies;
+}
+
+TEST(WidenRows, RowsOfTieredTablesAreThoseOfMappedOnes) {
+  for (const std::string name : {"narrow_bf16_int64.emb", "narrow_int8_string.emb"}) {
+    const auto mapped = Golden(name);
+    ASSERT_NE(mapped, nullptr);
+    std::vector<uint32_t> numbers = AllRows();
+    const uint32_t last_changed = kGoldenRows + 2;
+    numbers.insert(numbers.begin() + 3, {last_changed, kFirstSpecialRow, 20});
+    const std::vector<uint8_t> changed((last_changed + 1) * mapped->row_stride(), 0x3f);
+    std::vector<uint8_t> expected(numbers.size() * CopiedRowStride(*mapped), 0xee);
+    WidenRows(*mapped, changed.data(), numbers, expected.data());
+    for (const bool reads_early : {false, true}) {
+      std::shared_ptr<const EmbeddingTable> table;
+      // Tables with other caches are others.
+      const TableStorage storage{.tiered = true, .cache_share = reads_early ? 1.0 : 0.5, .share_folder = {}};
+      const absl::Status status = EmbeddingTable::Open(mapped->path(), storage, &table);
+      ASSERT_TRUE(status.ok()) << status;
+      if (reads_early) {
+        const auto early = std::make_shared<EarlyRows>(table);
+        early->Want(table->tiered(), numbers);
+        ASSERT_TRUE(early->Prepare());
+        std::promise<void> ended;
+        EarlyRows::Start(early, [&] { ended.set_value(); });
+        ended.get_future().wait();
+        early->Take();
+        EXPECT_EQ(early->num_rows(), kGoldenRows + 1);
+        EXPECT_EQ(Fetched(*table, changed.data(), numbers, Isa::kPlain, {early.get()}), expected);
+        EXPECT_EQ(table->tiered()->stats().early_rows, kGoldenRows + 2);
+      }
+      for (const Isa isa : SupportedIsas()) {
+        EXPECT_EQ(Fetched(*table, changed.data(), numbers, isa), expected) << name << " " << IsaName(isa);
+      }
+      EXPECT_EQ(table->tiered()->stats().reads, 1) << "all rows are in one block, and the caches have them then";
+    }
+  }
 }
 
 TEST(WidenRows, RunsAndStridesAreThoseOfTheFormat) {

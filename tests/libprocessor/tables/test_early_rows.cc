@@ -53,7 +53,7 @@ class EarlyRowsTest : public testing::Test {
   absl::Status Fetch(const std::vector<uint32_t>& numbers, EarlyRowsList early, std::vector<uint8_t>* dst) const {
     dst->assign(numbers.size() * kRowStride, 0);
     TieredFetch fetch;
-    fetch.Add(table_->tiered(), numbers, dst->data());
+    fetch.Add(table_->tiered(), numbers, kRowStride, dst->data());
     return fetch.Finish(early);
   }
 

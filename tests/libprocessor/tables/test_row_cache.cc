@@ -24,7 +24,7 @@ std::vector<uint8_t> RowOf(uint32_t number) {
 size_t Read(RowCache* cache, const std::vector<uint32_t>& numbers, uint64_t rows) {
   std::vector<uint8_t> dst(numbers.size() * kRowBytes);
   std::vector<uint32_t> missing(numbers.size());
-  const size_t count = cache->Get(absl::MakeConstSpan(numbers), rows, kRowBytes, dst.data(), missing.data());
+  const size_t count = cache->Get(absl::MakeConstSpan(numbers), kRowBytes, dst.data(), missing.data());
   missing.resize(count);
   size_t next = 0;
   for (uint32_t i = 0; i < numbers.size(); ++i) {

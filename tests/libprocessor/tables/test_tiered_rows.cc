@@ -51,7 +51,7 @@ class TieredRowsTest : public testing::Test {
   absl::Status Fetch(const EmbeddingTable& table, const std::vector<uint32_t>& numbers, std::vector<uint8_t>* dst) {
     dst->assign(numbers.size() * table.row_stride(), 0xee);
     TieredFetch fetch;
-    fetch.Add(table.tiered(), absl::MakeConstSpan(numbers), dst->data());
+    fetch.Add(table.tiered(), absl::MakeConstSpan(numbers), table.row_stride(), dst->data());
     return fetch.Finish();
   }
 
