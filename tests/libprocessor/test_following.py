@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 import time
@@ -242,6 +243,33 @@ def test_a_host_follows_holds_and_resumes(
     text = host.metrics()
     assert 'recprocessor_live_epoch{model="m",version="1"} 4' in text
     assert 'recprocessor_live_refused_total{model="m",version="1"} 0' in text
+
+
+def test_the_memory_of_a_version_includes_changed_rows(
+    host: processor.Host, state: StateDirectory, live_artifact: Path, writer: TimelineWriter
+) -> None:
+    version = {"path": str(live_artifact), "follow": str(writer.folder)}
+    state.serve(host, {"m": {"baseline": 1, "versions": {"1": version, "2": version}}})
+    for _ in range(12):
+        publish(writer)
+    wait_until(lambda: ask_host(host).epoch == 12, "epoch 12")
+    files = [path for name in ("variables", "assets") for path in (live_artifact / name).rglob("*") if path.is_file()]
+    tables = sum(path.stat().st_size for path in files if path.suffix == ".emb")
+    others = sum(path.stat().st_size for path in (live_artifact / "saved_model.pb", *files)) - tables
+
+    def is_counted() -> bool:
+        found = re.search(r'recprocessor_live_overlay_bytes\{model="m",version="1"\} (\d+)', host.metrics())
+        changed = int(found[1]) if found else 0
+        status = host.status()
+        versions = status["models"]["m"]["versions"].values()
+        counted = [each["memory_bytes"] - others - tables for each in versions]
+        return (
+            changed > 0
+            and all(abs(each - changed) <= changed / 8 for each in counted)
+            and status["memory_bytes"] == 2 * others + tables + max(counted)
+        )
+
+    wait_until(is_counted, "the memory of the changed rows, once for both versions")
 
 
 def test_requests_wait_for_the_epoch_that_they_ask_for(

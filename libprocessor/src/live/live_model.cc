@@ -373,6 +373,13 @@ LiveModel::Status LiveModel::status() const {
   return status;
 }
 
+std::map<const void*, int64_t> LiveModel::overlay_sizes() const {
+  const Lock lock(this);
+  std::map<const void*, int64_t> sizes;
+  for (const auto& overlay : overlays_) sizes[overlay.get()] = static_cast<int64_t>(overlay->table()->bytes());
+  return sizes;
+}
+
 std::string LiveModel::DebugString() const { return absl::StrCat("live model at epoch ", epochs().served.epoch); }
 
 }  // namespace processor

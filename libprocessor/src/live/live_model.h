@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -96,6 +97,8 @@ class LiveModel : public tensorflow::ResourceBase {
     uint64_t applied_rows = 0;  // since the model was made
   };
   Status status() const;
+  /// Returns the memory of the changed rows of each table [bytes], by what models of one timeline share.
+  std::map<const void*, int64_t> overlay_sizes() const;
   const LiveDescription& description() const { return parts_->description; }
 
   std::string DebugString() const override;

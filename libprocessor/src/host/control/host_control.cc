@@ -5,7 +5,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <map>
 #include <set>
 #include <thread>
 #include <utility>
@@ -25,6 +28,8 @@ constexpr auto kPoll = std::chrono::milliseconds(100);
 constexpr auto kPollDraining = std::chrono::milliseconds(10);
 // Versions known to be good serve for so long before a suspect is loaded, unless the host has published an endpoint.
 constexpr int64_t kServesFirstNs = 2 * kSecondNs;
+// Memory of changed rows is reported when it differs by more than this part.
+constexpr int64_t kNoticedPart = 16;
 
 absl::Status Ending() { return StatusWithoutThrowing(absl::StatusCode::kCancelled, "request: the host is ending"); }
 
@@ -167,6 +172,7 @@ void HostControl::Tick() {
   loader_.EndLateLoads(now_ns);
   loader_.MarkRetries(now_ns);
   UpdateFollowErrors();
+  CountChangedRows(now_ns);
   Apply();
   loader_.WriteRecords();
   StopLateRequests(now_ns);
@@ -196,7 +202,7 @@ void HostControl::Apply() {
     started_ns_ = NowNs();
     instances_.MarkChanged();
   }
-  if (changed || instances_.changed()) UpdateActual(plan);
+  if (std::exchange(memory_changed_, false) || changed || instances_.changed()) UpdateActual(plan);
   publish_again_ = false;
 }
 
@@ -272,6 +278,33 @@ void HostControl::UpdateFollowErrors() {
     if (error == instance->follow_error) continue;
     instance->follow_error = std::move(error);
     instances_.MarkChanged();
+  }
+}
+
+// Counts the memory of rows that deltas have changed. A small difference is not worth a report.
+void HostControl::CountChangedRows(int64_t now_ns) {
+  using Sizes = std::map<const void*, int64_t>;
+  if (now_ns < count_changed_rows_at_ns_) return;
+  count_changed_rows_at_ns_ = now_ns + kSecondNs;
+  const auto sum = [](const Sizes& sizes) {
+    int64_t bytes = 0;
+    for (const auto& [overlay, size] : sizes) bytes += size;
+    return bytes;
+  };
+  const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
+  for (const auto& [id, instance] : instances_.all()) {
+    std::shared_ptr<ModelVersion> version;
+    if (instance->version != nullptr) version = instance->version->model().version();
+    Sizes sizes;
+    if (version != nullptr && version->live() != nullptr) sizes = version->live()->overlay_sizes();
+    Sizes& counted = instance->memory.overlays;
+    const int64_t before = sum(counted);
+    if (std::abs(sum(sizes) - before) <= before / kNoticedPart &&
+        std::equal(sizes.begin(), sizes.end(), counted.begin(), counted.end(), same)) {
+      continue;
+    }
+    counted = std::move(sizes);
+    memory_changed_ = true;
   }
 }
 

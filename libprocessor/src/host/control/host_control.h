@@ -79,6 +79,7 @@ class HostControl {
   void Retire(const Plan& plan);
   void UpdateServing(const Plan& plan);
   void UpdateFollowErrors();
+  void CountChangedRows(int64_t now_ns);
   static void UpdateSettings(Instance& instance, const DesiredVersion& wanted);
   bool HasServed() const;
   void UpdateActual(const Plan& plan);
@@ -107,6 +108,8 @@ class HostControl {
   bool publish_again_ = false;
   int64_t started_ns_ = 0;
   int64_t write_stats_at_ns_ = 0;
+  int64_t count_changed_rows_at_ns_ = 0;
+  bool memory_changed_ = false;  // and is to be reported
 
   std::mutex ports_mutex_;
   std::vector<PortClaim> ports_;

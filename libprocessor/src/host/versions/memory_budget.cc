@@ -85,6 +85,7 @@ void TellApart(const char* tier, std::map<std::string, int64_t>* tables) {
 int64_t MemoryEstimate::total() const {
   int64_t bytes = own_bytes;
   for (const auto& [key, size] : tables) bytes += size;
+  for (const auto& [key, size] : overlays) bytes += size;
   return bytes;
 }
 
@@ -117,14 +118,14 @@ absl::Status EstimateMemory(const std::string& saved_model_dir, const std::strin
 }
 
 int64_t MemoryInUse(const std::vector<const MemoryEstimate*>& versions) {
-  std::map<std::string, int64_t> tables;
-  int64_t bytes = 0;
+  MemoryEstimate all;
   for (const MemoryEstimate* version : versions) {
-    bytes += version->own_bytes;
-    tables.insert(version->tables.begin(), version->tables.end());
+    all.own_bytes += version->own_bytes;
+    all.tables.insert(version->tables.begin(), version->tables.end());
+    // They were counted one after the other, so the shared ones may differ.
+    for (const auto& [key, size] : version->overlays) all.overlays[key] = std::max(all.overlays[key], size);
   }
-  for (const auto& [key, size] : tables) bytes += size;
-  return bytes;
+  return all.total();
 }
 
 int64_t MemoryToAdd(const std::vector<const MemoryEstimate*>& versions, const MemoryEstimate& another) {

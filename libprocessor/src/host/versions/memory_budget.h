@@ -14,10 +14,12 @@
 
 namespace processor {
 
-/// The memory that a version will take: its own, and tables, which several versions share.
+/// The memory that a version will take: its own, and that of tables and changed rows, which several versions share.
 struct MemoryEstimate {
   int64_t own_bytes = 0;                  // graph and variables
   std::map<std::string, int64_t> tables;  // by the hash of their content, else by the file
+  // Of a live model that is loaded: rows that deltas have changed, by what the versions of a timeline share. Not estimated.
+  std::map<const void*, int64_t> overlays;
 
   int64_t total() const;
 };

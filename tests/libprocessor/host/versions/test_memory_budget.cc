@@ -110,6 +110,19 @@ TEST(MemoryEstimate, TablesCountOnce) {
   EXPECT_EQ(MemoryToAdd({}, two), 1230);
 }
 
+TEST(MemoryEstimate, ChangedRowsCountOnceForAllVersionsOfATimeline) {
+  const int shared = 0, other = 0;
+  MemoryEstimate one, two;
+  one.own_bytes = 10;
+  one.overlays = {{&shared, 500}, {&other, 3000}};
+  two.own_bytes = 20;
+  two.overlays = {{&shared, 600}};  // it was counted later
+  EXPECT_EQ(one.total(), 3510);
+  EXPECT_EQ(two.total(), 620);
+  EXPECT_EQ(MemoryInUse({&one, &two}), 30 + 600 + 3000);
+  EXPECT_EQ(MemoryToAdd({&two}, one), 3010);
+}
+
 class MachineTest : public testing::Test {
  protected:
   MachineTest() { folder_.Write("proc/meminfo", "MemFree: 5 kB\nMemTotal:       1000000 kB\nBuffers: 1 kB\n"); }
