@@ -8,6 +8,7 @@ from pathlib import Path
 
 from serving_proxy.artifacts.given_profiles import put_profile, remove_profile
 from serving_proxy.deploy.control import Control
+from serving_proxy.records.models import Version
 
 PERIOD_S = 2.0
 
@@ -31,7 +32,8 @@ class GivenProfiles:
         root = self._root
         if root is None:
             return
-        for name, number, stored, given in self._versions():
+        for stored, (name, version) in self._versions().items():
+            number, given = version.number, version.profile
             if self._done.get(stored) == given:
                 continue
             with self._control.recording_faults(f"profile of {name}/{number}"):
@@ -44,11 +46,21 @@ class GivenProfiles:
                     await asyncio.to_thread(remove_profile, root, stored)
                     del self._done[stored]
 
-    def _versions(self) -> list[tuple[str, int, str, str | None]]:
-        """Return model, version, URL and profile of the versions that are in a store."""
-        return [
-            (name, version.number, version.stored, version.profile)
-            for name, model in self._control.models.items()
-            for version in model.versions.values()
-            if version.desired and version.stored is not None
-        ]
+    def _versions(self) -> dict[str, tuple[str, Version]]:
+        """Return by URL the model and the version in a store whose profile counts.
+
+        Several versions may be deployed from one URL: the one with a profile counts, of several the latest.
+        """
+        found: dict[str, tuple[str, Version]] = {}
+        for name, model in self._control.models.items():
+            for version in model.versions.values():
+                if not version.desired or version.stored is None:
+                    continue
+                other = found.get(version.stored)
+                if other is None or _rank(version) > _rank(other[1]):
+                    found[version.stored] = (name, version)
+        return found
+
+
+def _rank(version: Version) -> tuple[bool, float]:
+    return version.profile is not None, version.deployed_at
