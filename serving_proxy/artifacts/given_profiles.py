@@ -65,6 +65,11 @@ def put_profile(root: StoreUrl, model: str, file: Path) -> bool:
     return True
 
 
+def has_profile(root: StoreUrl, model: str) -> bool:
+    """Return whether the store has a profile of a version; raise the errors of `put_profile`."""
+    return _named(open_store(root), _pointer(root, model))[0] == model
+
+
 def remove_profile(root: StoreUrl, model: str) -> None:
     """Forget which profile a version has; raise the errors of `put_profile`."""
     open_store(root).delete(_pointer(root, model))

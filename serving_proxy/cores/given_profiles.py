@@ -6,8 +6,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from serving_proxy.artifacts.given_profiles import put_profile, remove_profile
+from serving_proxy.artifacts.given_profiles import has_profile, put_profile, remove_profile
+from serving_proxy.artifacts.urls import StoreUrl
 from serving_proxy.deploy.control import Control
+from serving_proxy.errors import NotFoundError
 from serving_proxy.records.models import Version
 
 PERIOD_S = 2.0
@@ -38,7 +40,7 @@ class GivenProfiles:
                 continue
             with self._control.recording_faults(f"profile of {name}/{number}"):
                 if given is not None:
-                    is_new = await asyncio.to_thread(put_profile, root, stored, Path(given))
+                    is_new = await asyncio.to_thread(_put, root, stored, Path(given))
                     self._done[stored] = given
                     if is_new:
                         self._control.note("profile", f"{name}/{number}: its profile is in {root}", name, number)
@@ -64,3 +66,14 @@ class GivenProfiles:
 
 def _rank(version: Version) -> tuple[bool, float]:
     return version.profile is not None, version.deployed_at
+
+
+def _put(root: StoreUrl, stored: str, file: Path) -> bool:
+    """Upload a profile unless its file is gone and the store has one of this version; return whether it is new."""
+    try:
+        return put_profile(root, stored, file)
+    except NotFoundError:
+        # An earlier proxy, maybe on another machine, has uploaded it.
+        if not has_profile(root, stored):
+            raise
+        return False

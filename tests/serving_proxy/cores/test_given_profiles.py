@@ -74,3 +74,24 @@ def test_profile_of_one_of_two_versions_with_the_same_url_stays(tmp_path: Path, 
     control.store([deployed("a", url, None), deployed("b", url, None, now=2.0)])
     asyncio.run(given.look())
     assert stored_text(root, url, tmp_path) is None
+
+
+def test_next_proxy_needs_no_file_whose_profile_is_in_the_store(tmp_path: Path, root: StoreUrl, url: str) -> None:
+    file = profile(tmp_path, "one")
+    first, second = (control_of(tmp_path / name, root) for name in ("p1", "p2"))
+    first.store([deployed("a", url, file)])
+    asyncio.run(GivenProfiles(first).look())
+    file.unlink()
+    # A second version, whose profile is in no store.
+    other = str(root / "other/1")
+    second.store([deployed("a", url, file), deployed("b", other, tmp_path / "nothing.json")])
+    given = GivenProfiles(second)
+    for _ in range(3):
+        asyncio.run(given.look())
+    (fault,) = events(second, "fault")
+    assert fault.startswith("profile of b/1: ")
+    assert "nothing.json: not there" in fault
+    assert stored_text(root, url, tmp_path) == "one"
+    second.store([deployed("a", url, None)])
+    asyncio.run(given.look())
+    assert stored_text(root, url, tmp_path) is None
