@@ -113,17 +113,24 @@ class MachineLogs:
                 share = min(max(share, _LEAST_BYTES), _MOST_BYTES)
                 questions: dict[str, _Question] = {}
                 _, missing = await self._ask(NEWEST, model, records, share, questions)
-                sent = {name: asked.file for name, asked in questions.items() if name not in missing}
+                sent = {
+                    name: asked.file
+                    for name, asked in questions.items()
+                    if name not in missing and asked.told is not None and asked.told.bytes
+                }
                 missing = {name: why for name, why in missing.items() if not isinstance(why, NotFoundError)}
                 await asyncio.to_thread(use, sent)
                 return missing
 
     def questions_for(self, machine: str) -> tuple[LogAsk, ...]:
         """Return what the agent of a machine is asked at the moment."""
-        return tuple(found.ask for found in self._open.values() if found.machine == machine)
+        # An agent that was started again is not asked for what has arrived.
+        return tuple(
+            found.ask for found in self._open.values() if found.machine == machine and not found.answered.done()
+        )
 
     async def answer(self, machine: str, number: str, told: LogAnswer) -> None:
-        """Accept the answer to a question.
+        """Accept the answer to a question; a second answer, once all of the first has arrived, changes nothing.
 
         Raises
         ------
@@ -140,12 +147,14 @@ class MachineLogs:
                 f"{found.ask.records} of {found.ask.bytes}"
             )
         async with found.lock:
+            if found.answered.done():
+                return
             if found.told is not None and found.told.sha256 != told.sha256:
                 # An agent that was started again has read a newer log.
                 found.file.unlink(missing_ok=True)
                 found.received = 0
             found.told = told
-            if (not told.bytes or told.status) and not found.answered.done():
+            if not told.bytes or told.status:
                 found.answered.set_result(told)
 
     async def receive(self, machine: str, number: str, start: int, data: bytes) -> int:

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions to agents about request logs, answered out of order and by agents that are started again."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from serving_proxy.fleet.logs import MachineLogs
+from serving_proxy.fleet.machines import Machines
+from serving_proxy.records.agents import AgentReport
+from serving_proxy.records.machine_logs import LOGS_FEATURE, LogAnswer
+
+
+def machines_of(*names: str) -> Machines:
+    """Return machines whose agents have reported just now."""
+    machines = Machines()
+    for name in names:
+        machines.accept(name, AgentReport(agent="x", version="1", features=(LOGS_FEATURE,)), (1, 1))
+    return machines
+
+
+def announced(data: bytes) -> LogAnswer:
+    return LogAnswer(records=1, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+
+def newest(folder: Path, answer: Callable[[MachineLogs, dict[str, str]], Awaitable[None]]) -> dict[str, bytes]:
+    """Ask two machines for their newest requests; return what arrives while `answer` gives the answers."""
+    received: dict[str, bytes] = {}
+
+    def use(sent: dict[str, Path]) -> None:
+        received.update({name: path.read_bytes() for name, path in sent.items()})
+
+    async def run() -> None:
+        logs = MachineLogs(machines_of("a", "b"), folder)
+        asking = asyncio.create_task(logs.newest("ranking", 10, 1 << 21, use))
+        while not logs.questions_for("b") and not asking.done():
+            await asyncio.sleep(0)
+        await answer(logs, {name: logs.questions_for(name)[0].id for name in ("a", "b")})
+        assert await asking == {}
+
+    asyncio.run(run())
+    assert not folder.exists()
+    return received
+
+
+def test_machine_that_has_sent_everything_is_not_asked_again(tmp_path: Path) -> None:
+    async def answer(logs: MachineLogs, ids: dict[str, str]) -> None:
+        await logs.answer("a", ids["a"], announced(b"of a"))
+        assert await logs.receive("a", ids["a"], 0, b"of a") == 4
+        assert logs.questions_for("a") == ()
+        # An agent that was started again has been told the question just before, and has read a newer log.
+        await logs.answer("a", ids["a"], announced(b"newer of a"))
+        assert await logs.receive("a", ids["a"], 0, b"newer") == 4
+        assert [ask.id for ask in logs.questions_for("b")] == [ids["b"]]
+        await logs.answer("b", ids["b"], announced(b"of b"))
+        await logs.receive("b", ids["b"], 0, b"of b")
+
+    assert newest(tmp_path / "received", answer) == {"a": b"of a", "b": b"of b"}
+
+
+def test_machine_started_again_halfway_sends_its_newer_log(tmp_path: Path) -> None:
+    async def answer(logs: MachineLogs, ids: dict[str, str]) -> None:
+        await logs.answer("a", ids["a"], announced(b"of a"))
+        assert await logs.receive("a", ids["a"], 0, b"of") == 2
+        await logs.answer("a", ids["a"], announced(b"newer"))
+        assert await logs.receive("a", ids["a"], 0, b"newer") == 5
+        await logs.answer("b", ids["b"], announced(b"of b"))
+        await logs.receive("b", ids["b"], 0, b"of b")
+
+    assert newest(tmp_path / "received", answer) == {"a": b"newer", "b": b"of b"}
+
+
+def test_machine_that_announces_no_bytes_is_left_out(tmp_path: Path) -> None:
+    async def answer(logs: MachineLogs, ids: dict[str, str]) -> None:
+        await logs.answer("a", ids["a"], LogAnswer())
+        await logs.answer("b", ids["b"], announced(b"of b"))
+        await logs.receive("b", ids["b"], 0, b"of b")
+
+    assert newest(tmp_path / "received", answer) == {"b": b"of b"}
