@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from serving_proxy.agent.artifacts import Told
 from serving_proxy.agent.link import Link
@@ -41,6 +42,7 @@ class Inputs:
     def __init__(self, folder: Path, link: Link) -> None:
         self._folder = folder
         self._link = link
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def fetch(self, entry: Mapping[str, Any], told: Told) -> str:
         """Return the local path of a version's warm-up file, once all is there; `NO_WARMUP`: it has none.
@@ -68,6 +70,12 @@ class Inputs:
         return NO_WARMUP if file is None else await self._fetch(Path(file), told)
 
     async def _fetch(self, file: Path, told: Told) -> str:
+        # Versions with other folders may need the same file at the same time.
+        lock = self._locks.setdefault(file.name, asyncio.Lock())
+        async with lock:
+            return await self._fetch_alone(file, told)
+
+    async def _fetch_alone(self, file: Path, told: Told) -> str:
         expected = hash_of_name(file.name)
         assert expected is not None
         for place in _places(file, self._folder):
