@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from serving_proxy.api.errors import RESPONSES
-from serving_proxy.artifacts.warmups import TOTAL, hash_of_name, read_part
+from serving_proxy.artifacts.warmups import TOTAL, first_there, hash_of_name, read_part
 from serving_proxy.control.plane import Plane
 from serving_proxy.errors import NotFoundError, UnavailableError
 from serving_proxy.fleet.loop import Fleet
@@ -81,18 +81,22 @@ def agent_routes(plane: Plane, fleet: Fleet) -> APIRouter:
         """Return a part of a warm-up file that a version uses, and the size of the file in `X-Total-Bytes`."""
         check_machine(machine)
         check_leading()
-        file = _warmup_of(plane.control.models.values(), name)
+        named = _warmups_of(plane.control.models.values(), name)
+        file = await asyncio.to_thread(first_there, named, plane.control.options.warmups)
         data, size = await asyncio.to_thread(read_part, file, start, PART_BYTES)
         return Response(data, media_type="application/octet-stream", headers={TOTAL: str(size)})
 
     return router
 
 
-def _warmup_of(models: Iterable[Model], name: str) -> pathlib.Path:
-    """Return the warm-up file of a deployed version by its name; agents can read no other files of this machine."""
-    for model in models:
-        for version in model.versions.values():
-            file = version.settings.warmup_file
-            if file is not None and version.desired and pathlib.Path(file).name == name and hash_of_name(name):
-                return pathlib.Path(file)
-    raise NotFoundError(f"warm-up file {name}: no version uses it, expected one of the desired state")
+def _warmups_of(models: Iterable[Model], name: str) -> list[pathlib.Path]:
+    """Return the warm-up files of deployed versions by their name; agents can read no other files of this machine."""
+    found = [
+        pathlib.Path(file)
+        for model in models
+        for version in model.versions.values()
+        if version.desired and (file := version.settings.warmup_file) is not None and pathlib.Path(file).name == name
+    ]
+    if not found or hash_of_name(name) is None:
+        raise NotFoundError(f"warm-up file {name}: no version uses it, expected one of the desired state")
+    return found

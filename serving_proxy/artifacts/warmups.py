@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from serving_proxy.errors import NotFoundError
@@ -51,6 +52,21 @@ def keep_copy(file: Path, folder: Path) -> Path:
         copy.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         replace(copy, data, mode=0o640)
     return copy
+
+
+def first_there(places: Sequence[Path], folder: Path) -> Path:
+    """Return which of several places of one warm-up file has it; the first one if none has.
+
+    Parameters
+    ----------
+    places : sequence of Path
+        As versions name them, maybe in the state directory of another proxy.
+    folder : Path
+        Where this proxy keeps such files.
+    """
+    name = places[0].name
+    there = (place for place in (*places, folder / name, folder / GIVEN / name) if place.is_file())
+    return next(there, places[0])
 
 
 def read_part(file: Path, start: int, length: int) -> tuple[bytes, int]:
