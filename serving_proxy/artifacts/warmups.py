@@ -35,7 +35,7 @@ def hash_of_name(name: str) -> str | None:
 
 
 def keep_copy(file: Path, folder: Path) -> Path:
-    """Copy a warm-up file under the name of its content, unless it is there.
+    """Copy a warm-up file under the name of its content, unless it is there; what is there counts as new.
 
     Raises
     ------
@@ -45,13 +45,24 @@ def keep_copy(file: Path, folder: Path) -> Path:
         The disk is full.
     """
     if file.parent in {folder, folder / GIVEN} and hash_of_name(file.name) is not None:
+        _touch(file)
         return file
     data = read_regular(file, MOST_BYTES, "a warm-up file")
     copy = folder / GIVEN / warmup_name(hashlib.sha256(data).hexdigest(), file.suffix)
-    if not copy.exists():
+    if not _touch(copy):
         copy.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         replace(copy, data, mode=0o640)
     return copy
+
+
+def _touch(file: Path) -> bool:
+    """Return whether a file is there, and keep the cleaner from removing it until a version names it."""
+    try:
+        os.utime(file)
+    except OSError:
+        # It may also belong to another user, if proxies share the folder.
+        return file.exists()
+    return True
 
 
 def first_there(places: Sequence[Path], folder: Path) -> Path:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 from serving_proxy.artifacts.warmups import first_there, keep_copy
@@ -26,3 +27,14 @@ def test_file_is_found_where_this_proxy_has_it(tmp_path: Path) -> None:
     assert first_there([gone], tmp_path / "elsewhere") == gone
     merged = copy.rename(tmp_path / "warmups" / copy.name)
     assert first_there([gone], tmp_path / "warmups") == merged
+
+
+def test_copy_that_is_there_counts_as_new(tmp_path: Path) -> None:
+    """So that it is not removed as unused before the version that it is for is deployed."""
+    file, folder = given(tmp_path), tmp_path / "warmups"
+    copy = keep_copy(file, folder)
+    for named in (file, copy):
+        os.utime(copy, (1000.0, 1000.0))
+        assert keep_copy(named, folder) == copy
+        assert copy.stat().st_mtime >= file.stat().st_mtime
+    assert copy.read_bytes() == b"requests"
