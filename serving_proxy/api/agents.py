@@ -74,6 +74,7 @@ def agent_routes(plane: Plane, fleet: Fleet) -> APIRouter:
     async def log_bytes(machine: MachineName, question: Question, start: Offset, request: Request) -> Received:
         """Accept a part of the recorded requests that an answer has announced."""
         check_machine(machine)
+        fleet.logs.check(machine, question)
         return Received(received=await fleet.logs.receive(machine, question, start, await request.body()))
 
     @router.get("/{machine}/warmups/{name}", response_class=Response, responses={200: _BYTES})

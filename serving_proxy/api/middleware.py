@@ -13,11 +13,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from serving_proxy.access.login import LOGIN_PATH, Sessions, port_of
 from serving_proxy.access.tokens import is_loopback
 from serving_proxy.api.errors import answer
+from serving_proxy.records.machine_logs import PART_BYTES
 
 MOST_BODY_BYTES = 1024 * 1024
 # A report contains the statistics of all versions of a machine, and a placement all replicas of a fleet.
 MOST_REPORT_BYTES = 32 * 1024 * 1024
 AGENTS_PATH = "/v1/agents/"
+# A part of the recorded requests of a machine.
+_PART = "/bytes"
 PLACEMENT_PATH = "/v1/placement"
 _BODY_S = 10.0
 _NO_TOKEN = (
@@ -95,6 +98,8 @@ class Guarding:
 
 def most_body_bytes(path: str) -> int:
     """Return the largest size of a request's body."""
+    if path.startswith(AGENTS_PATH) and path.endswith(_PART):
+        return PART_BYTES
     return MOST_REPORT_BYTES if path.startswith(AGENTS_PATH) or path == PLACEMENT_PATH else MOST_BODY_BYTES
 
 

@@ -157,6 +157,10 @@ class MachineLogs:
             if not told.bytes or told.status:
                 found.answered.set_result(told)
 
+    def check(self, machine: str, number: str) -> None:
+        """Raise NotFoundError if the machine is not asked this question any more."""
+        self._find(machine, number)
+
     async def receive(self, machine: str, number: str, start: int, data: bytes) -> int:
         """Accept a part of what a machine sends, and return how many bytes are there.
 

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -191,6 +193,16 @@ def test_machine_sends_no_more_than_it_is_asked_for(
     agent = httpx.Client(base_url=proxy.url, headers=proxy.headers(), trust_env=False)
     unasked = agent.put(f"/v1/agents/m1/logs/{'0' * 32}/bytes?start=0", content=b"x")
     assert (unasked.status_code, unasked.json()["error"]["status"]) == (404, "NOT_FOUND")
+    too_large = agent.put(f"/v1/agents/m1/logs/{'0' * 32}/bytes?start=0", content=bytes((4 << 20) + 1))
+    assert too_large.status_code == 413
+    # Refused before any byte of the part has been sent.
+    connection = http.client.HTTPConnection(urlsplit(proxy.url).netloc)
+    connection.putrequest("PUT", f"/v1/agents/m1/logs/{'0' * 32}/bytes?start=0")
+    for key, value in {**proxy.headers(), "Content-Length": "1000"}.items():
+        connection.putheader(key, value)
+    connection.endheaders()
+    assert connection.getresponse().status == 404
+    connection.close()
     assert not (proxy.state_dir / "received_logs").exists()
 
 
