@@ -75,9 +75,11 @@ def log_files(state_dir: Path, model: str) -> list[LogFile]:
     return sorted(found, key=lambda file: (file.began, file.host))
 
 
-def frames(path: Path, broken: list[Path] | None = None) -> Iterator[bytes]:
+def frames(path: Path, broken: list[Path] | None = None, most_bytes: int = MOST_BYTES) -> Iterator[bytes]:
     """Yield the records of a file with their framing; stop at a record that is not complete, and add the path to
     `broken`.
+
+    Records of more than `most_bytes` are left out, and not read.
     """
     from graph_tools.readers.tfrecord import masked_crc
 
@@ -85,7 +87,12 @@ def frames(path: Path, broken: list[Path] | None = None) -> Iterator[bytes]:
         while header := file.read(_HEADER):
             whole = len(header) == _HEADER and struct.unpack_from("<I", header, 8)[0] == masked_crc(header[:8])
             length = struct.unpack_from("<Q", header)[0] if whole else 0
-            rest = file.read(length + _FOOTER) if whole and length <= _MOST_RECORD_BYTES else b""
+            whole = whole and length <= _MOST_RECORD_BYTES
+            if whole and _HEADER + length + _FOOTER > most_bytes:
+                if file.seek(length + _FOOTER, os.SEEK_CUR) <= os.fstat(file.fileno()).st_size:
+                    continue
+                whole = False
+            rest = file.read(length + _FOOTER) if whole else b""
             if len(rest) != length + _FOOTER or struct.unpack_from("<I", rest, length)[0] != masked_crc(rest[:length]):
                 if broken is not None:
                     broken.append(path)
@@ -110,9 +117,7 @@ def newest(found: Iterable[LogFile], most_records: int, most_bytes: int, broken:
         part: deque[bytes] = deque()
         room, size, is_cut = most_bytes - sum(map(len, kept)), 0, False
         with contextlib.suppress(FileNotFoundError):  # a host has removed it meanwhile
-            for frame in frames(file.path, broken):
-                if len(frame) > most_bytes:
-                    continue
+            for frame in frames(file.path, broken, most_bytes):
                 part.append(frame)
                 size += len(frame)
                 while len(part) > most_records - len(kept) or size > room:

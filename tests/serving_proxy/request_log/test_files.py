@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
 import random
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +13,11 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from graph_tools.graph import Output
 from graph_tools.model import Endpoint, Signature
+from graph_tools.readers.tfrecord import masked_crc
 from graph_tools.verification.requests import read_requests
-from helpers.hosts.request_log_files import prediction_log, write_log
+from helpers.hosts.request_log_files import framed, prediction_log, write_log
 from serving_proxy.errors import NotFoundError
-from serving_proxy.request_log.files import MOST_RECORDS, frames, log_files, merge, remove, remove_excess
+from serving_proxy.request_log.files import MOST_RECORDS, frames, log_files, merge, newest, remove, remove_excess
 
 
 def _logs(*values: float) -> list[bytes]:
@@ -111,3 +114,21 @@ def test_each_host_keeps_its_newest_files(tmp_path: Path) -> None:
     assert [(file.host, file.began) for file in gone] == [("host-0", 0)]
     assert len(log_files(tmp_path, "ranking")) == 4
     assert len(remove(log_files(tmp_path, "ranking"))) == 4
+
+
+def test_larger_records_are_left_out_and_not_read(tmp_path: Path) -> None:
+    small, size = framed(_logs(1)[0]), 200 << 20
+    path = write_log(tmp_path, "ranking", 1000, [])
+    header = struct.pack("<Q", size)
+    with path.open("wb") as file:
+        file.write(small + header + struct.pack("<I", masked_crc(header)))
+        # Never read: a hole, and no checksum.
+        file.seek(size + 4, os.SEEK_CUR)
+        file.write(small)
+    broken: list[Path] = []
+    assert newest(log_files(tmp_path, "ranking"), 10, 1 << 20, broken) == [small, small]
+    assert broken == []
+    with path.open("r+b") as file:
+        file.truncate(size)
+    assert newest(log_files(tmp_path, "ranking"), 10, 1 << 20, broken) == [small]
+    assert broken == [path]
