@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -56,11 +56,11 @@ class LogAnswers:
 
     async def _answer(self, ask: LogAsk) -> None:
         try:
-            told, data = await asyncio.to_thread(self._found, ask)
+            told, records = await asyncio.to_thread(self._found, ask)
             await self._until_heard(partial(self._link.answer, ask.id, told))
             received = 0
-            while received < len(data):
-                part = data[received : received + PART_BYTES]
+            while received < told.bytes:
+                part = part_of(records, received)
                 received = await self._until_heard(partial(self._link.send, ask.id, received, part))
         except ProxyError as error:
             # The proxy has ended the question, or another one leads.
@@ -78,8 +78,8 @@ class LogAnswers:
             await asyncio.sleep(delay)
             delay = min(2 * delay, _LONGEST_RETRY_S)
 
-    def _found(self, ask: LogAsk) -> tuple[LogAnswer, bytes]:
-        """Return the answer, and the bytes that are sent after it."""
+    def _found(self, ask: LogAsk) -> tuple[LogAnswer, list[bytes]]:
+        """Return the answer, and the records that are sent after it."""
         files = log_files(self._state_dir, ask.model)
         if ask.what == LIST:
             return LogAnswer(
@@ -87,14 +87,28 @@ class LogAnswers:
                     LoggedFile(host=file.host, path=str(file.path), began=file.began, bytes=file.bytes)
                     for file in files
                 )
-            ), b""
+            ), []
         if ask.what == DELETE:
-            return LogAnswer(removed=len(remove(files))), b""
+            return LogAnswer(removed=len(remove(files))), []
         if ask.what != NEWEST:
             said = f"'{ask.what[:40]}': unknown, expected an agent of a later release"
-            return LogAnswer(status=PreconditionError.status, error=said), b""
+            return LogAnswer(status=PreconditionError.status, error=said), []
         records = newest(files, ask.records, ask.bytes, [])
         if not records:
-            return LogAnswer(status="NOT_FOUND", error="no request in its log"), b""
-        data = b"".join(records)
-        return LogAnswer(records=len(records), bytes=len(data), sha256=hashlib.sha256(data).hexdigest()), data
+            return LogAnswer(status="NOT_FOUND", error="no request in its log"), []
+        sha256 = hashlib.sha256()
+        for record in records:
+            sha256.update(record)
+        size = sum(map(len, records))
+        return LogAnswer(records=len(records), bytes=size, sha256=sha256.hexdigest()), records
+
+
+def part_of(records: Iterable[bytes], start: int, most_bytes: int = PART_BYTES) -> bytes:
+    """Return bytes of records that follow one another, from a position on; they are never all copied at once."""
+    part = bytearray()
+    for record in records:
+        part += memoryview(record)[start : start + most_bytes - len(part)]
+        start = max(0, start - len(record))
+        if len(part) == most_bytes:
+            break
+    return bytes(part)
