@@ -7,13 +7,14 @@ one machine lacks is given to the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
 
 from serving_proxy.errors import ProxyError
 from serving_proxy.records.machine_logs import LogAnswer
-from serving_proxy.request_log.files import MOST_BYTES, MOST_RECORDS, LogFile, newest
+from serving_proxy.request_log.files import MOST_BYTES, MOST_RECORDS, frames
 
 Missing = dict[str, ProxyError]
 """Why machines have not answered, by name."""
@@ -58,14 +59,36 @@ async def newest_of_machines(logs: MachineLogs, model: str, own: list[bytes]) ->
     merged: list[bytes] = []
 
     def use(sent: dict[str, Path]) -> None:
-        found = {"": own} | {name: _records(path) for name, path in sent.items()}
-        shares = equal_shares({name: len(records) for name, records in found.items()}, MOST_RECORDS)
-        most_bytes = MOST_BYTES // max(1, sum(1 for records in found.values() if records))
-        for name, records in found.items():
-            merged.extend(_last(records, shares[name], most_bytes))
+        sizes = {"": [len(record) for record in own]}
+        sizes |= {name: [len(frame) for frame in frames(path)] for name, path in sent.items()}
+        for name, count in shared_counts(sizes).items():
+            first = len(sizes[name]) - count
+            merged.extend(own[first:] if name == "" else _read(sent[name], sizes[name], first))
 
     missing = await logs.newest(model, MOST_RECORDS, MOST_BYTES, use)
     return merged, missing
+
+
+def shared_counts(
+    sizes: Mapping[str, Sequence[int]], most_records: int = MOST_RECORDS, most_bytes: int = MOST_BYTES
+) -> dict[str, int]:
+    """Return how many of each machine's newest records are used, neither too many nor too large together.
+
+    Parameters
+    ----------
+    sizes : mapping of str to sequence of int [byte]
+        The records of each machine, the oldest first.
+    most_records, most_bytes : int
+        Of all machines together; what one machine does not need of its share is given to the others.
+    """
+    shares = equal_shares({name: len(found) for name, found in sizes.items()}, most_records)
+    newest = {name: found[len(found) - shares[name] :] for name, found in sizes.items()}
+    counts: dict[str, int] = {}
+    for name in sorted(newest, key=lambda name: (sum(newest[name]), name)):
+        room = most_bytes // (len(newest) - len(counts))
+        counts[name] = sum(size <= room for size in accumulate(reversed(newest[name])))
+        most_bytes -= sum(newest[name][len(newest[name]) - counts[name] :])
+    return {name: counts[name] for name in sizes}
 
 
 def equal_shares(there: Mapping[str, int], most: int) -> dict[str, int]:
@@ -78,15 +101,9 @@ def equal_shares(there: Mapping[str, int], most: int) -> dict[str, int]:
     return shares
 
 
-def _records(path: Path) -> list[bytes]:
-    return newest([LogFile(path, "", 0, path.stat().st_size)], MOST_RECORDS, MOST_BYTES, [])
-
-
-def _last(records: list[bytes], count: int, most_bytes: int) -> list[bytes]:
-    """Return the last records that are neither too many nor too large together."""
-    kept = records[len(records) - count :]
-    size = sum(map(len, kept))
-    while size > most_bytes and len(kept) > 1:
-        size -= len(kept[0])
-        kept = kept[1:]
-    return kept
+def _read(path: Path, sizes: Sequence[int], first: int) -> Iterator[bytes]:
+    """Yield the records of a file from one of them on."""
+    with path.open("rb") as file:
+        file.seek(sum(sizes[:first]))
+        for size in sizes[first:]:
+            yield file.read(size)

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import http.client
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx
@@ -22,7 +23,7 @@ from serving_proxy.agent import reports
 from serving_proxy.agent.link import Link
 from serving_proxy.errors import InvalidError, NotFoundError, PreconditionError, UnavailableError
 from serving_proxy.request_log.files import frames
-from serving_proxy.request_log.machines import equal_shares
+from serving_proxy.request_log.machines import MachineLogs, equal_shares, newest_of_machines, shared_counts
 
 Model = Callable[..., Path]
 Fleet = tuple[Client, dict[str, Machine]]
@@ -238,3 +239,50 @@ def test_machines_have_equal_shares_of_what_is_merged() -> None:
     assert equal_shares({"a": 100, "b": 2000, "c": 2000}, 1000) == {"a": 100, "b": 450, "c": 450}
     assert equal_shares({"a": 1, "b": 2}, 1000) == {"a": 1, "b": 2}
     assert sum(equal_shares({str(number): 5 for number in range(1500)}, 1000).values()) == 1000
+
+
+def test_machines_share_the_bytes_of_what_is_merged() -> None:
+    megabyte = 1 << 20
+    many = shared_counts({str(number): [megabyte] for number in range(300)})
+    assert sum(many.values()) == 256
+    assert shared_counts({"": [1] * 9, "a": [4, 4, 4], "b": []}, most_bytes=12) == {"": 6, "a": 1, "b": 0}
+    assert shared_counts({"": [1, 1], "a": [9, 4, 4, 4]}, most_bytes=12) == {"": 2, "a": 2}
+    # A record that is larger than a share is used if the others leave room for it.
+    assert shared_counts({"a": [9], "b": [1]}, most_bytes=12) == {"a": 1, "b": 1}
+    assert shared_counts({"a": [11], "b": [12]}, most_bytes=12) == {"a": 0, "b": 1}
+    assert shared_counts({"a": [5] * 2000, "b": [6] * 2000}) == {"a": 500, "b": 500}
+
+
+class LiveFrame(bytes):
+    """A record that counts how many of its kind there are."""
+
+    now = most = 0
+
+    def __init__(self, _: bytes) -> None:
+        LiveFrame.now += 1
+        LiveFrame.most = max(LiveFrame.most, LiveFrame.now)
+
+    def __del__(self) -> None:
+        LiveFrame.now -= 1
+
+
+def test_what_machines_have_sent_is_not_all_read_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = framed(b"a request")
+    files: dict[str, Path] = {}
+    for number in range(40):
+        files[f"m{number}"] = tmp_path / str(number)
+        files[f"m{number}"].write_bytes(frame * 100)
+
+    class Sent:
+        """Machines that have sent their requests already."""
+
+        async def newest(
+            self, model: str, records: int, most_bytes: int, use: Callable[[dict[str, Path]], None]
+        ) -> dict[str, Any]:
+            use(files)
+            return {}
+
+    monkeypatch.setattr("serving_proxy.request_log.machines.frames", lambda path: map(LiveFrame, frames(path)))
+    merged, _ = asyncio.run(newest_of_machines(cast(MachineLogs, Sent()), "ranking", [frame]))
+    assert merged == [frame] * 1000
+    assert 0 < LiveFrame.most <= 2
