@@ -59,7 +59,8 @@ class MachineLogs:
     ----------
     machines : Machines
     folder : Path
-        What machines send is put here for as long as it is used; emptied by the first question.
+        What machines send is put here for as long as it is used. Removed at once: a proxy that was killed may have left
+        requests of clients there.
     clock : callable
         Returns seconds.
     """
@@ -70,6 +71,7 @@ class MachineLogs:
         self._clock = clock
         self._open: dict[str, _Question] = {}
         self._one_at_a_time = asyncio.Lock()
+        shutil.rmtree(folder, ignore_errors=True)
 
     async def files(self, model: str) -> tuple[dict[str, LogAnswer], dict[str, ProxyError]]:
         """Return the files of a model by machine, and why machines have not answered."""
@@ -81,8 +83,7 @@ class MachineLogs:
 
     @contextmanager
     def _receiving(self) -> Iterator[None]:
-        """Keep a folder for what is received while the block runs; an earlier process may have left files there."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """Keep a folder for what is received while the block runs."""
         private_folder(self._folder, "request logs")
         try:
             yield

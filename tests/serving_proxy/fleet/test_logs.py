@@ -80,3 +80,11 @@ def test_machine_that_announces_no_bytes_is_left_out(tmp_path: Path) -> None:
         await logs.receive("b", ids["b"], 0, b"of b")
 
     assert newest(tmp_path / "received", answer) == {"b": b"of b"}
+
+
+def test_requests_that_a_killed_proxy_has_left_are_removed(tmp_path: Path) -> None:
+    left = tmp_path / "received" / "0123"
+    left.parent.mkdir()
+    left.write_bytes(b"what a client sent")
+    MachineLogs(machines_of("a"), tmp_path / "received")
+    assert not left.parent.exists()
