@@ -32,7 +32,7 @@ from serving_proxy.fleet.machines import Machine, Machines
 from serving_proxy.records.machine_logs import DELETE, LIST, LOGS_FEATURE, NEWEST, LogAnswer, LogAsk
 from serving_proxy.system.files import private_folder
 
-# A machine from which nothing has come for this time is not waited for any longer.
+# A machine from which nothing has come for this time, or three reports, is not waited for any longer.
 _PATIENCE_S = 15.0
 _LONGEST_S = 120.0
 _LOOK_S = 0.25
@@ -249,7 +249,9 @@ class MachineLogs:
             reason = self._refusal(machine)
             if reason is not None:
                 return reason
-            if now - question.heard > _PATIENCE_S or now > end:
+            # An agent hears of a question by the answer to its next report.
+            patience = max(_PATIENCE_S, 3 * self._machines.report_period)
+            if now - question.heard > patience or now > end:
                 return LateError(
                     f"machine '{question.machine}': {question.received} bytes of its request log after "
                     f"{now - end + _LONGEST_S:.0f} s, expected all of them"

@@ -97,6 +97,11 @@ class Machines:
         """Return the largest (term, generation) that an agent has accepted."""
         return max((_highest(machine.report) for machine in self.all() if machine.report is not None), default=(0, 0))
 
+    @property
+    def report_period(self) -> float:
+        """Return how often each agent reports [s]."""
+        return self._period(_REPORTS_PER_S)
+
     def begin(self) -> None:
         """Wait for reports from now on: agents have been told of this proxy, or cannot be."""
         if not self._are_told:
@@ -144,7 +149,7 @@ class Machines:
         return ReportAnswer(
             term=order[0],
             generation=order[1],
-            report_in=self._period(_REPORTS_PER_S),
+            report_in=self.report_period,
             stats_in=self._period(_STATS_PER_S),
             unknown=tuple(unknown),
         )
@@ -168,7 +173,7 @@ class Machines:
     def away_for(self, machine: Machine) -> float | None:
         """Return how long a machine has not reported [s]; None if it reports."""
         silent = self._clock() - machine.heard
-        longest = max(SILENT_S, 3 * self._period(_REPORTS_PER_S))
+        longest = max(SILENT_S, 3 * self.report_period)
         return None if machine.report is not None and silent < longest else silent
 
     def has_rival(self, machine: Machine) -> bool:

@@ -5,20 +5,25 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+
+import pytest
 
 from serving_proxy.fleet.logs import MachineLogs
 from serving_proxy.fleet.machines import Machines
 from serving_proxy.records.agents import AgentReport
 from serving_proxy.records.machine_logs import LOGS_FEATURE, LogAnswer
 
+REPORT = AgentReport(agent="x", version="1", features=(LOGS_FEATURE,))
 
-def machines_of(*names: str) -> Machines:
+
+def machines_of(*names: str, clock: Callable[[], float] = time.monotonic) -> Machines:
     """Return machines whose agents have reported just now."""
-    machines = Machines()
+    machines = Machines(clock=clock)
     for name in names:
-        machines.accept(name, AgentReport(agent="x", version="1", features=(LOGS_FEATURE,)), (1, 1))
+        machines.accept(name, REPORT, (1, 1))
     return machines
 
 
@@ -88,3 +93,32 @@ def test_requests_that_a_killed_proxy_has_left_are_removed(tmp_path: Path) -> No
     left.write_bytes(b"what a client sent")
     MachineLogs(machines_of("a"), tmp_path / "received")
     assert not left.parent.exists()
+
+
+def seconds_until_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch, reports_per_s: float) -> float:
+    """Return after how long a machine that reports, but answers nothing, is not waited for any longer."""
+    monkeypatch.setattr("serving_proxy.fleet.machines._REPORTS_PER_S", reports_per_s)
+    monkeypatch.setattr("serving_proxy.fleet.logs._LOOK_S", 0.0)
+    now = 0.0
+
+    async def run() -> float:
+        nonlocal now
+        machines = machines_of("a", clock=lambda: now)
+        logs = MachineLogs(machines, folder, lambda: now)
+        asking = asyncio.create_task(logs.files("ranking"))
+        while not asking.done():
+            now += 0.25
+            machines.accept("a", REPORT, (1, 1))
+            await asyncio.sleep(0)
+        answers, missing = await asking
+        assert answers == {}
+        assert "machine 'a': 0 bytes of its request log after" in str(missing["a"])
+        return now
+
+    return asyncio.run(run())
+
+
+def test_patience_grows_with_the_time_between_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 15 < seconds_until_given_up(tmp_path / "received", monkeypatch, 200.0) < 24
+    # With so many machines that each reports every eight seconds.
+    assert 24 < seconds_until_given_up(tmp_path / "received", monkeypatch, 1 / 8) < 40
