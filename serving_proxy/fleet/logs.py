@@ -243,7 +243,7 @@ class MachineLogs:
                 told = question.answered.result()
                 return from_status(told.status, f"machine '{question.machine}': {told.error}") if told.status else told
             now = self._clock()
-            machine = next((found for found in self._machines.all() if found.name == question.machine), None)
+            machine = self._machines.find(question.machine)
             if machine is None:
                 return UnavailableError(f"machine '{question.machine}': forgotten, expected its agent to report")
             reason = self._refusal(machine)

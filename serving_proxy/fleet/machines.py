@@ -170,6 +170,10 @@ class Machines:
         """Return the machines by name."""
         return [machine for _, machine in sorted(self._machines.items())]
 
+    def find(self, name: str) -> Machine | None:
+        """Return a machine; None: it has been forgotten."""
+        return self._machines.get(name)
+
     def away_for(self, machine: Machine) -> float | None:
         """Return how long a machine has not reported [s]; None if it reports."""
         silent = self._clock() - machine.heard
