@@ -27,7 +27,7 @@ from serving_proxy.gates.fingerprint import stamp_of
 from serving_proxy.gates.paths import check_tree, check_writable, resolved
 from serving_proxy.gates.profile import check_profile
 from serving_proxy.gates.saved_model import check_graph, check_live
-from serving_proxy.records.models import Model
+from serving_proxy.records.models import Model, Version
 from serving_proxy.records.states import GATED
 from serving_proxy.system.cpus import parse_cpus
 from serving_proxy.system.files import read_regular
@@ -75,8 +75,6 @@ class Operations:
             As in `serving_proxy.deploy.deployment.deploy`, or the folder does not exist or is not permitted.
         """
         check_name(name)
-        if asked.settings.warmup_file is not None:
-            self._check_agents(asked.settings.warmup_file)
         # Storage may be slow, and the folder large.
         asked = await asyncio.to_thread(self._resolve, asked)
         model = self._control.models.get(name) or Model(name=name)
@@ -87,6 +85,7 @@ class Operations:
                 f"{name}: its versions come from {model.base_path}, expected the version in that directory"
             )
         before = model.versions.get(choose_number(model, asked))
+        self._check_agents(asked.settings.warmup_file, before)
         follows = asked.settings.follow
         if follows is not None and before is not None and before.active and before.path is not None:
             check_live(Path(before.path))
@@ -248,8 +247,10 @@ class Operations:
                 parse_cpus(group, "cpuset")
         return asked.model_copy(update={"settings": settings})
 
-    def _check_agents(self, file: str) -> None:
-        """Raise PreconditionError if a machine could not fetch a warm-up file."""
+    def _check_agents(self, file: str | None, before: Version | None) -> None:
+        """Raise PreconditionError if a machine could not fetch a warm-up file that is new for the version."""
+        if file is None or (before is not None and before.active and before.settings.warmup_file == file):
+            return
         lacking = self._control.lacking(WARMUPS_FEATURE)
         if lacking:
             raise PreconditionError(f"warm-up file {file}: {lacking}, expected agents of a release that has it")

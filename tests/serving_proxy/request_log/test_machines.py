@@ -126,7 +126,9 @@ def test_machine_that_is_away_or_of_an_earlier_release_is_named(
     proxy: ProxyThread, client: Client, machines: dict[str, Machine], name: str, model: Model,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    client.deploy(name, model(1), wait=True, timeout=30)
+    given = model(3) / "requests"
+    given.write_bytes(b"".join(map(framed, logs(name, 1))))
+    client.deploy(name, model(1), warmup=str(given), wait=True, timeout=30)
     write_log(machines["m1"].state_dir, name, 1000, logs(name, 1))
     machines["m2"].stop()
     try:
@@ -150,10 +152,10 @@ def test_machine_that_is_away_or_of_an_earlier_release_is_named(
         wait_for(lambda: "lacks agent:request_logs" in client.request_log(name)["missing"].get("m2", ""))
         with pytest.raises(PreconditionError, match="lacks agent:request_logs"):
             client.merge_request_log(name)
-        given = model(3) / "requests"
-        given.write_bytes(b"".join(map(framed, logs(name, 1))))
         with pytest.raises(PreconditionError, match=r"machine 'm\d': its agent .* lacks agent:warmup_files"):
             client.deploy(name, model(3), warmup=str(given))
+        # Nothing is to be fetched for a version that has the file already.
+        assert client.deploy(name, model(1), warmup=str(given))["version"] == 1
     finally:
         monkeypatch.undo()
     wait_for(lambda: client.request_log(name)["missing"] == {})
