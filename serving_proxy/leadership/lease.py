@@ -100,8 +100,19 @@ class StoreLease:
         return True
 
     def renew(self, held: Held) -> bool:
-        """Write the lease again, unless another proxy has that of the next term."""
+        """Write the lease again, unless another proxy has that of the next term, or this one.
+
+        Raises
+        ------
+        UnavailableError
+            The lease that this proxy has written is gone: this is another store.
+        """
         if self._store.get(_name(held.term + 1)) is not None:
+            return False
+        data = self._store.get(_name(held.term))
+        if data is None:
+            raise UnavailableError(f"{_name(held.term)}: gone, expected the earlier store; is it mounted?")
+        if _parse(held.term, data).holder != held.holder:
             return False
         self._store.put(_name(held.term), _text(held))
         return True

@@ -20,7 +20,7 @@ from serving_proxy.leadership.journal import (
     write_snapshot,
 )
 from serving_proxy.leadership.leading import Leadership
-from serving_proxy.leadership.shared_store import SharedStore
+from serving_proxy.leadership.shared_store import OtherStoreError, SharedStore
 from serving_proxy.store import Database, Repository
 from serving_proxy.system.files import replace
 
@@ -104,21 +104,37 @@ class Replica:
     async def keep_snapshots(self) -> None:
         """Write a snapshot whenever the log has grown much since the last one, until the task is cancelled.
 
-        What snapshots make unnecessary is removed here, while the lease is renewed beside it.
+        What snapshots make unnecessary is removed here, while the lease is renewed beside it. This proxy stops to lead
+        if the store is no longer the one with its snapshot; a lease apart from the store would not show that.
         """
         is_compact = False
         while True:
             number = self._journal.number
             try:
+                await asyncio.to_thread(self._check_store)
                 if number - self._snapshot_at >= SNAPSHOT_EVERY:
                     await asyncio.to_thread(write_snapshot, self._store, number, self.database.serialize())
                     self._snapshot_at, is_compact = number, False
                 if not is_compact:
                     await asyncio.to_thread(compact, self._store)
                     is_compact = True
+            except OtherStoreError as error:
+                log.error("this proxy no longer leads: %s", error)
+                self._journal.diverge()
+                return
             except ProxyError as error:
                 log.warning("snapshot: %s", error)
             await asyncio.sleep(_LOOK_S)
+
+    def _check_store(self) -> None:
+        """Raise OtherStoreError if the newest snapshot cannot be one that this proxy has written."""
+        newest = newest_snapshot(self._store)
+        # A write that failed may have been carried out all the same.
+        if newest is None or not self._snapshot_at <= newest <= self._journal.number:
+            found = "no snapshot" if newest is None else f"a snapshot of transaction {newest}"
+            raise OtherStoreError(
+                f"--shared-store: {found}, expected that of transaction {self._snapshot_at}; is it mounted?"
+            )
 
     def _is_behind(self) -> bool:
         newest = newest_snapshot(self._store)

@@ -20,6 +20,10 @@ _BUCKETS = ("s3", "gs", "az")
 _MOST_BYTES = 1024 * 1024 * 1024
 
 
+class OtherStoreError(UnavailableError):
+    """The store is not the one that this process has used until now."""
+
+
 class SharedStore(Protocol):
     """Objects by name; a name is `FOLDER/NUMBER`.
 
@@ -46,6 +50,9 @@ class SharedStore(Protocol):
 class SharedFolder:
     """A folder of a file system that all proxies mount, or of one machine.
 
+    Every call raises OtherStoreError once a folder in it is gone that was there before: if the file system is not
+    mounted any more, the folder is an empty one, which must not look like a new store.
+
     Parameters
     ----------
     folder : Path
@@ -53,6 +60,8 @@ class SharedFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = private_folder(folder, "--shared-store")
+        # The folders in it that this process has seen or made.
+        self._seen: set[str] = set()
 
     def create(self, name: str, data: bytes) -> bool:
         """Write an object unless there is one: a link to a complete file is made by one proxy only."""
@@ -83,7 +92,8 @@ class SharedFolder:
         """Read an object; None if there is none."""
         path = self.folder / name
         with self._faults(name):
-            self._check_there()
+            if not self._has(path.parent.name):
+                return None
             try:
                 return read_regular(path, _MOST_BYTES)
             except NotFoundError:
@@ -92,11 +102,9 @@ class SharedFolder:
     def numbers(self, folder: str) -> list[int]:
         """Return the numbers of the objects in a folder, sorted."""
         with self._faults(folder):
-            self._check_there()
-            try:
-                return sorted(int(name) for name in os.listdir(self.folder / folder) if name.isdecimal())
-            except FileNotFoundError:
+            if not self._has(folder):
                 return []
+            return sorted(int(name) for name in os.listdir(self.folder / folder) if name.isdecimal())
 
     def remove(self, name: str) -> None:
         """Remove an object, if there is one."""
@@ -104,18 +112,29 @@ class SharedFolder:
             (self.folder / name).unlink(missing_ok=True)
 
     def _make_folder(self, path: Path) -> None:
-        self._check_there()
-        path.parent.mkdir(mode=0o700, exist_ok=True)
+        if not self._has(path.parent.name):
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            self._seen.add(path.parent.name)
 
-    def _check_there(self) -> None:
-        """Raise OSError if the folder is gone: a file system that is not mounted must not look like an empty store."""
-        self.folder.stat()
+    def _has(self, name: str) -> bool:
+        """Return whether the store has a folder; raise OSError or OtherStoreError if the store is gone."""
+        try:
+            (self.folder / name).stat()
+        except FileNotFoundError:
+            self.folder.stat()
+            if name in self._seen:
+                raise OtherStoreError(
+                    f"{self.folder}: '{name}' is no longer there, expected the earlier store; is it mounted?"
+                ) from None
+            return False
+        self._seen.add(name)
+        return True
 
     @contextlib.contextmanager
     def _faults(self, name: str) -> Iterator[None]:
         try:
             yield
-        except ExhaustedError:
+        except (ExhaustedError, OtherStoreError):
             raise
         except (OSError, InvalidError) as error:
             said = getattr(error, "strerror", None) or str(error)

@@ -85,6 +85,39 @@ def test_deposed_proxy_notices_at_the_next_renewal(lease: StoreLease) -> None:
     asyncio.run(run())
 
 
+def test_leader_whose_store_is_replaced_by_an_empty_one_no_longer_leads(lease: StoreLease, tmp_path: Path) -> None:
+    async def run() -> None:
+        first = Leadership(lease, "http://a", 0.6)
+        assert await first.look()
+        shared = tmp_path / "shared"
+        shared.rename(tmp_path / "away")
+        shared.mkdir()
+        await asyncio.wait_for(first.keep(), 30)
+        assert first.lost.is_set()
+        assert not first.holds()
+        assert list(shared.iterdir()) == []
+
+    asyncio.run(run())
+
+
+def test_lease_that_is_gone_is_not_written_again(lease: StoreLease, tmp_path: Path) -> None:
+    held = Held(7, "a", "http://a", 1.0)
+    assert lease.take(held)
+    (tmp_path / "shared" / "terms" / f"{7:012d}").unlink()
+    with pytest.raises(UnavailableError, match=r"terms/000000000007: gone, expected the earlier store"):
+        lease.renew(held)
+    assert lease.read() is None
+
+
+def test_lease_of_another_proxy_in_another_store_is_not_overwritten(lease: StoreLease, tmp_path: Path) -> None:
+    held, other = Held(1, "a", "http://a", 1.0), Held(1, "b", "http://b", 1.0)
+    assert lease.take(held)
+    (tmp_path / "shared").rename(tmp_path / "away")
+    assert StoreLease(SharedFolder(tmp_path / "shared")).take(other)
+    assert not lease.renew(held)
+    assert lease.read() == other
+
+
 def test_proxy_that_was_stopped_no_longer_leads_when_it_wakes_up(lease: StoreLease, clock: Clock) -> None:
     async def run() -> None:
         first = Leadership(lease, "http://a", 1.0)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -153,6 +154,37 @@ def test_empty_store_is_refused_by_a_proxy_that_has_led(store: SharedFolder, tmp
     first.replica.close()
     with pytest.raises(UnavailableError, match=r"no database, although this proxy knows term 1.*is it mounted"):
         Proxy(SharedFolder(tmp_path / "other"), tmp_path / "a").lead(2)
+
+
+def test_leader_whose_store_is_replaced_by_an_empty_one_confirms_nothing(store: SharedFolder, tmp_path: Path) -> None:
+    first = Proxy(store, tmp_path / "a")
+    leading = first.lead(1)
+    leading.set_setting("x", 1)
+    store.folder.rename(tmp_path / "away")
+    store.folder.mkdir()
+    with pytest.raises(UnavailableError, match="expected the earlier store"):
+        leading.set_setting("x", 2)
+    assert first.lost
+    assert leading.setting("x") == 1
+    assert list(store.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("other", ["empty", "of other proxies"])
+def test_leader_that_changes_nothing_notices_that_its_store_is_replaced(
+    store: SharedFolder, tmp_path: Path, other: str
+) -> None:
+    first = Proxy(store, tmp_path / "a")
+    first.lead(1)
+    store.folder.rename(tmp_path / "away")
+    if other == "empty":
+        store.folder.mkdir()
+    else:
+        alien = Proxy(SharedFolder(store.folder), tmp_path / "b")
+        alien.replica.number = 40
+        alien.lead(9)
+    # It would go on until it is cancelled if the store were that of before.
+    asyncio.run(asyncio.wait_for(first.replica.keep_snapshots(), 30))
+    assert first.lost
 
 
 def test_transaction_that_cannot_be_written_is_rolled_back(

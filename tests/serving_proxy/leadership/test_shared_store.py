@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from serving_proxy.errors import InvalidError, UnavailableError
-from serving_proxy.leadership.shared_store import SharedFolder, open_shared_store
+from serving_proxy.leadership.shared_store import OtherStoreError, SharedFolder, open_shared_store
 
 
 def test_object_is_created_once(tmp_path: Path) -> None:
@@ -48,6 +48,31 @@ def test_store_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
     (tmp_path / "shared").rename(tmp_path / "gone")
     with pytest.raises(UnavailableError, match="expected the store that proxies share"):
         store.create("log/1", b"")
+
+
+def test_empty_folder_in_place_of_the_store_is_refused_until_the_store_is_back(tmp_path: Path) -> None:
+    shared, away = tmp_path / "shared", tmp_path / "away"
+    store = SharedFolder(shared)
+    store.create("log/1", b"first")
+    # What is seen counts as what is made.
+    reader = SharedFolder(shared)
+    assert reader.numbers("log") == [1]
+    shared.rename(away)
+    shared.mkdir()
+    for act in (
+        lambda: store.create("log/2", b""),
+        lambda: store.put("log/1", b""),
+        lambda: store.get("log/1"),
+        lambda: store.numbers("log"),
+        lambda: reader.numbers("log"),
+    ):
+        with pytest.raises(OtherStoreError, match=r"'log' is no longer there, expected the earlier store"):
+            act()
+    assert list(shared.iterdir()) == []
+    shared.rmdir()
+    away.rename(shared)
+    assert store.get("log/1") == b"first"
+    assert store.create("log/2", b"")
 
 
 @pytest.mark.parametrize("url", ["ftp://x/y", "file://elsewhere/x", "", "hdfs://x/y", "s3:///y"])

@@ -148,6 +148,11 @@ def test_leader_whose_store_was_away_leads_again(tmp_path: Path) -> None:
     with ProxyProcess(tmp_path / "p", *options, "--shared-store", str(shared), "--lease-timeout", "2") as proxy:
         wait_for(lambda: _leads(proxy), 60)
         shared.rename(tmp_path / "away")
+        # As when its file system is unmounted.
+        shared.mkdir()
         wait_for(lambda: _status(proxy) == "standby", 60)
+        assert not (shared / "terms").exists()
+        assert not (shared / "log").exists()
+        shared.rename(tmp_path / "empty")
         (tmp_path / "away").rename(shared)
         wait_for(lambda: _leads(proxy), 60)
