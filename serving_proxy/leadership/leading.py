@@ -60,6 +60,7 @@ class Leadership:
         self._lasts_s = lasts_s
         self._held: Held | None = None
         self._until = 0.0
+        self._has_resigned = False
         self.seen: Held | None = None
         self._seen_at = 0.0
         self.is_cut_off = False
@@ -72,7 +73,7 @@ class Leadership:
 
     def holds(self) -> bool:
         """Return whether this proxy leads: no other can have taken the lease yet."""
-        return boot_time() < self._until
+        return not self._has_resigned and boot_time() < self._until
 
     async def look(self, known_term: int = 0) -> bool:
         """Look at the lease once, take it if its holder no longer renews it, and return whether this proxy leads now.
@@ -104,7 +105,7 @@ class Leadership:
         if not await asyncio.to_thread(self._lease.take, wanted):
             return False
         self._held, self.seen, self.lost = wanted, wanted, asyncio.Event()
-        self._until = begun + _HELD_SHARE * self._lasts_s
+        self._until, self._has_resigned = begun + _HELD_SHARE * self._lasts_s, False
         return True
 
     @property
@@ -118,6 +119,8 @@ class Leadership:
         while self._held is not None:
             await asyncio.sleep(pause_s)
             begun = boot_time()
+            if self._has_resigned:
+                break
             if begun >= self._until:
                 log.error("the lease was not renewed in time; this proxy no longer leads")
                 break
@@ -136,15 +139,16 @@ class Leadership:
         self.resign()
 
     def resign(self) -> None:
-        """Stop to lead."""
-        self._until = 0.0
+        """Stop to lead; the lease is kept until `release`, or until it ends."""
+        self._has_resigned = True
         self.lost.set()
 
     async def release(self) -> None:
         """Stop to lead, and let another proxy take the lease at once."""
-        held, holds = self._held, self.holds()
+        held, has_lease = self._held, boot_time() < self._until
         self.resign()
-        if held is None or not holds:
+        self._until = 0.0
+        if held is None or not has_lease:
             return
         try:
             await asyncio.to_thread(self._lease.renew, replace(renewed(held), released=True))

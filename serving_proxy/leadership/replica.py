@@ -64,7 +64,8 @@ class Replica:
         Raises
         ------
         ProxyError
-            The store cannot be reached, or something in it is damaged.
+            The store cannot be reached, or something in it is damaged; or this proxy knows a term, and the store has
+            nothing of it.
         """
         while True:
             entry = read_entry(self._store, self.number + 1) if self._knows_snapshot else None
@@ -88,11 +89,7 @@ class Replica:
         UnavailableError
             Another proxy has begun a term; or this proxy knows a term, and the store has nothing of it.
         """
-        if self.known_term > 0 and newest_snapshot(self._store) is None:
-            raise UnavailableError(
-                f"--shared-store: no database, although this proxy knows term {self.known_term}, expected the earlier "
-                "store; is it mounted?"
-            )
+        self._newest()
         journal = Journal(self._store, self.number, term, holds, lose)
         journal.begin()
         self.database.journal = journal
@@ -136,8 +133,18 @@ class Replica:
                 f"--shared-store: {found}, expected that of transaction {self._snapshot_at}; is it mounted?"
             )
 
-    def _is_behind(self) -> bool:
+    def _newest(self) -> int | None:
+        """Return the number of the newest snapshot; raise UnavailableError if there is none, but must be one."""
         newest = newest_snapshot(self._store)
+        if newest is None and self.known_term > 0:
+            raise UnavailableError(
+                f"--shared-store: no database, although this proxy knows term {self.known_term}, expected the earlier "
+                "store; is it mounted?"
+            )
+        return newest
+
+    def _is_behind(self) -> bool:
+        newest = self._newest()
         return newest is not None and (not self._knows_snapshot or newest > self.number)
 
     def _restore(self) -> bool:
@@ -183,6 +190,7 @@ async def stand_by(replica: Replica, leadership: Leadership, ended: asyncio.Even
     fault = ""
     while not ended.is_set():
         try:
+            # Before the lease is taken: a proxy that cannot lead must not keep it from one that can.
             await asyncio.to_thread(replica.catch_up)
             if await leadership.look(replica.known_term):
                 await asyncio.to_thread(replica.catch_up)
@@ -191,7 +199,7 @@ async def stand_by(replica: Replica, leadership: Leadership, ended: asyncio.Even
                 return True
             fault, leadership.is_cut_off = "", False
         except ProxyError as error:
-            leadership.resign()
+            await leadership.release()
             leadership.is_cut_off = True
             if str(error) != fault:
                 fault = str(error)

@@ -10,8 +10,10 @@ import pytest
 from helpers.proxies.lifecycle_records import deployed, settled
 from helpers.system.s3 import s3_environment
 from serving_proxy.errors import ProxyError, UnavailableError
-from serving_proxy.leadership.journal import LOG, SNAPSHOTS, compact, write_snapshot
-from serving_proxy.leadership.replica import Replica
+from serving_proxy.leadership.journal import LOG, SNAPSHOTS, compact, log_name, write_snapshot
+from serving_proxy.leadership.leading import Leadership
+from serving_proxy.leadership.lease import StoreLease
+from serving_proxy.leadership.replica import Replica, stand_by
 from serving_proxy.leadership.shared_store import SharedFolder, SharedStore, open_shared_store
 from serving_proxy.records.models import Note
 from serving_proxy.store import Repository
@@ -185,6 +187,39 @@ def test_leader_that_changes_nothing_notices_that_its_store_is_replaced(
     # It would go on until it is cancelled if the store were that of before.
     asyncio.run(asyncio.wait_for(first.replica.keep_snapshots(), 30))
     assert first.lost
+
+
+async def _stand_by_until_cut_off(replica: Replica, leadership: Leadership) -> None:
+    ended = asyncio.Event()
+    standing_by = asyncio.create_task(stand_by(replica, leadership, ended))
+    async with asyncio.timeout(30):
+        while not leadership.is_cut_off:
+            await asyncio.sleep(0.01)
+    ended.set()
+    assert not await standing_by
+
+
+def test_proxy_with_an_empty_store_leaves_a_lease_apart_from_it_to_others(
+    store: SharedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StoreLease, "is_apart", True)
+    first = Proxy(store, tmp_path / "a")
+    first.lead(1)
+    first.replica.close()
+    lease = StoreLease(SharedFolder(tmp_path / "lease"))
+    again = Proxy(SharedFolder(tmp_path / "empty"), tmp_path / "a")
+    asyncio.run(_stand_by_until_cut_off(again.replica, Leadership(lease, "http://a", 600.0)))
+    assert lease.read() is None
+
+
+def test_proxy_that_cannot_begin_its_term_gives_the_lease_back(store: SharedFolder, tmp_path: Path) -> None:
+    # The log has a beginning that no snapshot contains.
+    store.create(log_name(1), b"{}")
+    lease = StoreLease(SharedFolder(tmp_path / "lease"))
+    first = Leadership(lease, "http://a", 600.0)
+    asyncio.run(_stand_by_until_cut_off(Proxy(store, tmp_path / "a").replica, first))
+    assert not first.holds()
+    assert asyncio.run(Leadership(lease, "http://b", 600.0).look())
 
 
 def test_transaction_that_cannot_be_written_is_rolled_back(
