@@ -67,6 +67,13 @@ class Leadership:
         self.lost = asyncio.Event()
 
     @property
+    def leader(self) -> str | None:
+        """Return the admin port of the proxy that was seen to lead; None if none was, or it was this one until now."""
+        if self.seen is None or (self.seen.holder == self._name and not self.holds()):
+            return None
+        return self.seen.url
+
+    @property
     def term(self) -> int:
         """Return the term of this proxy's lease; 0 if it has had none."""
         return 0 if self._held is None else self._held.term

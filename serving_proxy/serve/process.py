@@ -166,9 +166,7 @@ class _Proxy:
         cluster, lasts_s = (self.settings.ray_address, self.settings.ray_namespace), self.settings.lease_timeout
         lease = open_lease(self.settings.lease, shared, cluster, lasts_s)
         leadership = Leadership(lease, advertised_url(self.url), lasts_s)
-        standby = StandbyApp(
-            lambda: None if leadership.seen is None else leadership.seen.url, lambda: leadership.is_cut_off
-        )
+        standby = StandbyApp(lambda: leadership.leader, lambda: leadership.is_cut_off)
         switched = SwitchedApp(standby)
         async with self._serving(switched) as serving:
             self.lock.tell(pid=os.getpid(), admin=self.url)

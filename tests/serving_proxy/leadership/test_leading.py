@@ -50,8 +50,7 @@ def test_second_proxy_leads_once_the_first_has_not_renewed_for_the_time(lease: S
         assert await second.look()
         assert (first.term, second.term) == (1, 2)
         assert not await first.look()
-        assert first.seen is not None
-        assert first.seen.url == "http://b"
+        assert first.leader == second.leader == "http://b"
 
     asyncio.run(run())
 
@@ -175,6 +174,15 @@ def test_released_lease_is_taken_at_once(lease: StoreLease) -> None:
         assert not await first.look()
 
     asyncio.run(run())
+
+
+def test_proxy_that_no_longer_leads_does_not_name_itself(lease: StoreLease) -> None:
+    first = Leadership(lease, "http://a", 600.0)
+    assert first.leader is None
+    assert asyncio.run(first.look())
+    assert first.leader == "http://a"
+    first.resign()
+    assert first.leader is None
 
 
 def test_empty_store_is_refused_by_a_proxy_that_knows_a_term(lease: StoreLease) -> None:

@@ -151,6 +151,7 @@ def test_leader_whose_store_was_away_leads_again(tmp_path: Path) -> None:
         # As when its file system is unmounted.
         shared.mkdir()
         wait_for(lambda: _status(proxy) == "standby", 60)
+        assert httpx.get(f"{proxy.url}/healthz", trust_env=False, timeout=30).json()["leader"] is None
         assert not (shared / "terms").exists()
         assert not (shared / "log").exists()
         shared.rename(tmp_path / "empty")
