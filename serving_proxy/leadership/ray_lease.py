@@ -162,5 +162,7 @@ class RayLease:
 def _answers(process: subprocess.Popen[bytes], limit_s: float) -> bool:
     """Return whether a process has written something, or ended, within a time [s]."""
     assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], limit_s)
-    return bool(ready)
+    # Unlike select.select, it takes descriptors above 1,023, as a proxy of many agents has them.
+    waiting = select.poll()
+    waiting.register(process.stdout, select.POLLIN)
+    return bool(waiting.poll(limit_s * 1000))
