@@ -132,6 +132,8 @@ class Machines:
             machine.replaced = tuple(agent for agent in machine.replaced if agent != report.agent)
         if machine.report is not None and machine.report.agent != report.agent:
             machine.replaced = (*machine.replaced[-_MOST_REPLACED:], machine.report.agent)
+            # Hosts of the same names are others: an agent leaves out only what it has told itself.
+            machine.hosts = {}
         machine.hosts = {host: seen for host, seen in machine.hosts.items() if host in report.hosts}
         unknown = []
         for host, told in report.hosts.items():

@@ -78,6 +78,21 @@ def test_agent_whose_name_another_agent_has_taken_is_refused(clock: Clock) -> No
     assert machine_views(machines, ORDER)[0].reason == ""
 
 
+def test_agent_that_returns_has_hosts_of_its_own_again(clock: Clock) -> None:
+    machines = Machines(clock=clock)
+    machines.accept("m", report("first", address="10.0.0.1"), ORDER)
+    machines.accept("m", report("second", actual(generation=9), address="10.0.0.2"), ORDER)
+    (host,) = machines.read()
+    assert (host.generation, host.address) == (9, "10.0.0.2")
+    # The second one ends, and the first one has nothing new to tell.
+    clock.now += 60
+    assert machines.accept("m", report("first", told={}, address="10.0.0.1"), ORDER).unknown == ("h",)
+    assert machines.read() == ()
+    machines.accept("m", report("first", address="10.0.0.1"), ORDER)
+    (host,) = machines.read()
+    assert (host.generation, host.address) == (7, "10.0.0.1")
+
+
 def test_versions_that_a_machine_cannot_fetch_have_failed_there(clock: Clock) -> None:
     machines = Machines(clock=clock)
     machines.accept("m", report(failed={"a/2": "no such bucket"}), ORDER)
