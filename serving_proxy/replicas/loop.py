@@ -25,7 +25,7 @@ log = logging.getLogger("serving_proxy.replicas")
 
 _PERIOD_S = 1.0
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 2.0, 60.0
-# Replicas that have not answered after so many looks are not waited for.
+# Replicas that have not answered after so many looks, or so many looks that failed, are not waited for.
 _MOST_LOOKS = 5
 
 
@@ -104,7 +104,7 @@ class Replicas:
     ) -> None:
         self._driver, self._options, self._scale = driver, options, scale
         self._note, self._leads, self._forget, self._told = note, leads, forget, told
-        self._looks = 0
+        self._looks = self._failed_looks = 0
         self._cluster: ClusterSeen | None = None
         self._fault: str | None = None
         self._wanted = scale.wanted({})
@@ -132,11 +132,15 @@ class Replicas:
                 try:
                     await self.step()
                     self._note_fault(None)
+                    self._failed_looks = 0
                 except InvalidError:
                     raise
                 except ProxyError as error:
                     self._note_fault(str(error))
-                    self._told()
+                    # The first connection to a slow cluster may fail before any replica can be told.
+                    self._failed_looks += 1
+                    if self._failed_looks >= _MOST_LOOKS:
+                        self._told()
                 await asyncio.sleep(_PERIOD_S)
         finally:
             # The event loop may be about to end.
