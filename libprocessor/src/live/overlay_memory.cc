@@ -206,8 +206,12 @@ bool OverlayMemory::Copy(size_t block) noexcept {
     return false;
   }
   copied_[block] = true;
-  // Nobody reads these rows of the file any more, unless another model does.
-  if (IsOnlyOne()) table_.DropPages(begin, bytes);
+  // Nobody reads these rows of the file any more, unless another model does. A resident table has no pages to give back.
+  if (IsOnlyOne() && table_.resident() == nullptr) {
+    table_.DropPages(begin, bytes);
+  } else {
+    copied_bytes_ += bytes;
+  }
   return true;
 }
 

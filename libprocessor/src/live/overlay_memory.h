@@ -51,7 +51,10 @@ class OverlayMemory {
   void Give(uint32_t number) noexcept;
   /// Returns the overlay rows that are taken.
   size_t taken() const { return taken_; }
-  size_t bytes() const { return size_t{used_} * (stride_ + sizeof(VersionRef)) + taken_rows_.capacity() * 8; }
+  /// Returns the memory of overlay rows, and of copied blocks beside which those of the table stay in memory.
+  size_t bytes() const {
+    return size_t{used_} * (stride_ + sizeof(VersionRef)) + taken_rows_.capacity() * 8 + copied_bytes_;
+  }
   /// Gives the memory behind the last row that is taken back to the operating system, if it is more than half and much.
   void Shrink() noexcept;
 
@@ -96,6 +99,7 @@ class OverlayMemory {
   size_t next_free_ = 0;       // no word before it has a row that is free
   size_t in_page_ = 0;         // where row 0 is in a huge page
   std::vector<bool> copied_;   // blocks
+  size_t copied_bytes_ = 0;    // of the blocks beside which those of the table stay in memory
   uint8_t* copies_ = nullptr;  // addresses at which blocks are copied before they take their places; null: none yet
 };
 

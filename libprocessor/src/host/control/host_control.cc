@@ -284,7 +284,8 @@ void HostControl::UpdateFollowErrors() {
 // Counts the memory of rows that deltas have changed. A small difference is not worth a report.
 void HostControl::CountChangedRows(int64_t now_ns) {
   using Sizes = std::map<const void*, int64_t>;
-  if (now_ns < count_changed_rows_at_ns_) return;
+  // A version that has become ready counts before another one is loaded beside it.
+  if (now_ns < count_changed_rows_at_ns_ && !instances_.changed()) return;
   count_changed_rows_at_ns_ = now_ns + kSecondNs;
   const auto sum = [](const Sizes& sizes) {
     int64_t bytes = 0;
