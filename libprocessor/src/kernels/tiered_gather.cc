@@ -83,7 +83,7 @@ absl::Status TieredGather::Fetch(const EmbeddingBinding& binding, const Embeddin
       }
     };
     bring(numbers, n, 0);
-    bring(&empty_rows_[l], 1, n);
+    if (empty_rows_[l] < kFirstSpecialRow) bring(&empty_rows_[l], 1, n);
     rows_[l] = arena;
     arena += ArenaBytes(n + 1, stride);
   }

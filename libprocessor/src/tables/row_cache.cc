@@ -193,7 +193,7 @@ size_t RowCache::Get(absl::Span<const uint32_t> numbers, size_t stride, uint8_t*
       std::memcpy(dst + (first + i) * stride, RowAt(*sets[i], way), row_bytes_);
     }
   }
-  CountReads(reads);
+  if (reads != 0) CountReads(reads);  // a table with several widths has a cache for each
   return num_missing;
 }
 
