@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ from serving_proxy.cli.app import remark
 from serving_proxy.cli.commands import proxy_command
 from serving_proxy.cli.declared import with_options
 from serving_proxy.cli.options import Name, Timeout, Wait, place, seconds
-from serving_proxy.cli.progress import follow
+from serving_proxy.cli.progress import follow, follow_version
 from serving_proxy.cli.rendering import render_model
 from serving_proxy.client import Client, Json
 from serving_proxy.deploy.options import DeployOptions
@@ -65,9 +66,10 @@ def deploy_command(
     for note in answer["notes"]:
         remark(note)
     if wait:
+        since = time.monotonic()
         if answer["job"] is not None:
             answer["job"] = follow(client, answer["job"], limit)
-        answer["model"] = client.wait_until_ready(name, answer["version"], limit)
+        answer["model"] = follow_version(client, name, answer["version"], limit, since)
     return answer
 
 

@@ -42,6 +42,17 @@ def follow(client: Client, job: dict[str, Any], timeout: float | None = None) ->
         raise
 
 
+def follow_version(client: Client, name: str, version: int, timeout: float | None, since: float) -> dict[str, Any]:
+    """Wait until a version is ready, and return its model; see `Client.wait_until_ready`."""
+    with _show_progress(f"{name}/{version}") as show_step:
+
+        def show(entry: dict[str, Any]) -> None:
+            step = f"{entry['state']}, {entry['reason']}" if entry["reason"] else entry["state"]
+            show_step({"step": step, "total": 0, "done": 0})
+
+        return client.wait_until_ready(name, version, timeout, show, since)
+
+
 @contextmanager
 def _interruptible() -> Iterator[None]:
     def interrupt(number: int, _: object) -> None:

@@ -112,9 +112,10 @@ class Client:
         limit = _MACHINES_S if options.get("warmup") == "last" else None
         answer = self._ask("POST", f"/v1/models/{check_name(name)}/deploy", {"path": str(path), **body}, limit=limit)
         if wait:
+            since = time.monotonic()
             if answer["job"] is not None:
                 answer["job"] = self.wait(answer["job"]["id"], timeout)
-            answer["model"] = self.wait_until_ready(name, answer["version"], timeout)
+            answer["model"] = self.wait_until_ready(name, answer["version"], timeout, since=since)
         return answer
 
     def undeploy(self, name: str, version: int | None = None) -> Json:
@@ -300,15 +301,34 @@ class Client:
                 )
             time.sleep(POLL_S)
 
-    def wait_until_ready(self, name: str, version: int, timeout: float | None = None) -> Json:
+    def wait_until_ready(
+        self,
+        name: str,
+        version: int,
+        timeout: float | None = None,
+        told: Callable[[Json], None] | None = None,
+        since: float | None = None,
+    ) -> Json:
         """Wait until a version is ready, also if hosts load it without an operation of the proxy; return its model.
+
+        Parameters
+        ----------
+        name : str
+        version : int
+        timeout : float, optional [s]
+            By default it waits for ever, for example for a host to come.
+        told : callable, optional
+            Called with the version now and then.
+        since : float, optional [s]
+            When the time began, by `time.monotonic`; by default now.
 
         Raises
         ------
         PreconditionError, LateError
             It has failed, or takes longer than `timeout` [s].
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        begun = time.monotonic() if since is None else since
+        deadline = None if timeout is None else begun + timeout
         while True:
             model = self.versions(name)
             found = next((entry for entry in model["versions"] if entry["version"] == version), None)
@@ -317,8 +337,11 @@ class Client:
                 return model
             if state in {"failed", "draining", "stopped"}:
                 raise PreconditionError(f"{name}/{version}: {reason or state}")
+            if told is not None and found is not None:
+                told(found)
             if deadline is not None and time.monotonic() > deadline:
-                raise LateError(f"{name}/{version}: {state} {reason} after {timeout:g} s, expected it ready")
+                said = f"{state} ({reason})" if reason else state
+                raise LateError(f"{name}/{version}: {said} after {timeout:g} s, expected it ready")
             time.sleep(POLL_S)
 
     def stream(self, *topics: str, after: int | None = None) -> Iterator[tuple[str, Json]]:
