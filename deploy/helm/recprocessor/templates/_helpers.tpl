@@ -75,7 +75,7 @@ limits:
 - name: models
 {{- if .Values.models.volume }}
   {{- toYaml .Values.models.volume | nindent 2 }}
-{{- else if .Values.sharedStore.url }}
+{{- else if and .Values.sharedStore.url .Values.modelStore.url }}
   emptyDir: {}
 {{- else }}
   persistentVolumeClaim:
