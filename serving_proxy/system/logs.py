@@ -26,7 +26,9 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line |= {key: value for key, value in vars(record).items() if key not in _STANDARD and value is not None}
+        # Libraries keep fields of their own in records, such as Ray's time.
+        fields = {key: value for key, value in vars(record).items() if key not in _STANDARD and key[0] != "_"}
+        line |= {key: value for key, value in fields.items() if value is not None}
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)

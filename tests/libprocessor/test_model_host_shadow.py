@@ -225,4 +225,5 @@ def test_scores_of_an_epoch_that_the_baseline_has_left_are_not_compared(
     assert compared(host) <= 2
     count = compared(host)
     wait_until(lambda: epoch() == 1.0 and compared(host) >= count + 10, "comparisons of the present epoch")
+    wait_until(lambda: told().get("requests", 0) > 0, "the report")
     assert told()["errors"] == 0

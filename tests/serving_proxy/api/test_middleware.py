@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from helpers.proxies.proxy_runs import ProxyThread
+from helpers.system.certificates import make_authority
 from serving_proxy.api import connection_limits, middleware
 from serving_proxy.errors import InvalidError, UnauthenticatedError
 from serving_proxy.serve.settings import ServeSettings
@@ -179,8 +180,9 @@ def test_a_port_that_others_can_reach_needs_a_token_and_tls(tmp_path: Path, addr
             settings(tmp_path, admin_address=address, **given).check()
     with pytest.raises(InvalidError, match=r"--admin-auth none: with --admin-address .*, expected an address of this"):
         settings(tmp_path, admin_address=address, admin_auth="none").check()
+    made = make_authority(tmp_path, "own")
     for prefix in ("", "admin_"):
-        pair = {f"{prefix}tls_cert": tmp_path / "token", f"{prefix}tls_key": tmp_path / "token"}
+        pair = {f"{prefix}tls_cert": made.chain, f"{prefix}tls_key": made.key}
         settings(tmp_path, admin_address=address, **pair).check()
 
 

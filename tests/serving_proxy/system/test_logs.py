@@ -17,7 +17,7 @@ def record(**extra: object) -> logging.LogRecord:
 
 
 def test_a_log_line_is_one_json_object() -> None:
-    line = json.loads(JsonFormatter().format(record(model="m", version=None, path=Path("/x"))))
+    line = json.loads(JsonFormatter().format(record(model="m", version=None, path=Path("/x"), _ray_timestamp_ns=1)))
     assert line["time"].endswith("Z")
     del line["time"]
     assert line == {"level": "info", "logger": "a.b", "message": "x y", "model": "m", "path": "/x"}
