@@ -118,11 +118,13 @@ class SharedFolder:
 
     def _has(self, name: str) -> bool:
         """Return whether the store has a folder; raise OSError or OtherStoreError if the store is gone."""
+        # Asked before the look: another thread may make the folder right after it.
+        was_there = name in self._seen
         try:
             (self.folder / name).stat()
         except FileNotFoundError:
             self.folder.stat()
-            if name in self._seen:
+            if was_there:
                 raise OtherStoreError(
                     f"{self.folder}: '{name}' is no longer there, expected the earlier store; is it mounted?"
                 ) from None

@@ -27,20 +27,23 @@ def test_of_many_that_create_an_object_at_once_one_succeeds(tmp_path: Path) -> N
     store = SharedFolder(tmp_path / "shared")
     for number in range(20):
         won: list[int] = []
+        refused: list[int] = []
         start = threading.Barrier(4)
 
-        def create(name: str, of: int, start: threading.Barrier, won: list[int]) -> None:
+        def create(name: str, of: int, start: threading.Barrier, won: list[int], refused: list[int]) -> None:
             start.wait()
-            if store.create(name, str(of).encode() * 1000):
-                won.append(of)
+            (won if store.create(name, str(of).encode() * 1000) else refused).append(of)
 
-        threads = [threading.Thread(target=create, args=(f"log/{number}", of, start, won)) for of in range(4)]
+        # The folder does not exist yet either.
+        named = f"log-{number}/1"
+        threads = [threading.Thread(target=create, args=(named, of, start, won, refused)) for of in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         (winner,) = won
-        assert store.get(f"log/{number}") == str(winner).encode() * 1000
+        assert len(refused) == 3
+        assert store.get(named) == str(winner).encode() * 1000
 
 
 def test_store_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
