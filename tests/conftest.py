@@ -127,8 +127,10 @@ class _Kept(Elsewhere):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def verifications_share_a_process() -> Iterator[None]:
+def verifications_share_a_process() -> Iterator[Callable[[bool], Elsewhere]]:
     """Let verifications run models without oneDNN in one process, because TensorFlow takes seconds to start.
+
+    The value starts that process, if it does not run yet.
 
     graph_tools/verification/test_non_numbers.py tests processes as verifications start and end them.
     """
@@ -141,6 +143,6 @@ def verifications_share_a_process() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runners, "Elsewhere", start)
-        yield
+        yield start
     for process in kept.values():
         process.close()

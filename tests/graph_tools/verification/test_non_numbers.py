@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from graph_tools.verification.generate import Generator
 from graph_tools.verification.request import Request
 from graph_tools.verification.runner import LoadError
 from graph_tools.verification.settings import settings_here
-from helpers.graph_tools.cut_models import command, environment
+from helpers.graph_tools.cut_models import command, environment, run
 
 
 def build_tower(path: Path, views: bool = True, fill: float | None = None) -> Path:
@@ -57,10 +58,6 @@ def build_tower(path: Path, views: bool = True, fill: float | None = None) -> Pa
     module = Tower()
     tf.saved_model.save(module, str(path), signatures=module.serve)
     return path
-
-
-def ended(surroundings: dict[str, str], *arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, env=surroundings, timeout=300)
 
 
 @pytest.fixture
@@ -112,11 +109,14 @@ def test_a_cut_warns_about_outputs_where_onednn_changes_nan(
     assert [process.returncode for process in started] == [0]
 
 
-def test_a_process_outlives_a_model_that_does_not_load(tmp_path: Path) -> None:
+def test_a_process_outlives_a_model_that_does_not_load(
+    tmp_path: Path, verifications_share_a_process: Callable[[bool], Elsewhere]
+) -> None:
     damaged, model = (read_model(build_tower(tmp_path / name)) for name in ("damaged", "model"))
     (tmp_path / "damaged" / "saved_model.pb").write_bytes(b"\xff")
     asked = [Request("serving_default", {"x": np.ones((2, 4), np.float32), "ids": np.arange(2)}, "here")]
-    with Elsewhere(onednn=False) as process:
+    # All tests share it, so it goes on after this one.
+    with verifications_share_a_process(False) as process:
         with pytest.raises(LoadError, match=r"saved_model\.pb"):
             ElsewhereRunner(process, damaged, "SessionRunner")
         found = []
@@ -133,14 +133,20 @@ def test_a_process_outlives_a_model_that_does_not_load(tmp_path: Path) -> None:
 def test_the_command_line_compares_as_models_are_served(tmp_path: Path, with_onednn: None) -> None:
     source = build_tower(tmp_path / "in")
     cut(source, tmp_path / "out", check=False)
-    surroundings = {key: value for key, value in environment().items() if key != "TF_ENABLE_ONEDNN_OPTS"}
-    served = ended(surroundings, "verify", source, tmp_path / "out")
-    assert served.returncode == 0
-    assert "warning signature 'serving_default', output 'y'" in served.stdout
-    assert "oneDNN on" in served.stdout
-    assert "bit for bit" not in served.stdout
-    assert served.stderr == ""
-    without = ended(surroundings | {"TF_ENABLE_ONEDNN_OPTS": "0"}, "verify", source, tmp_path / "out")
+    served = run("verify", source, tmp_path / "out")
+    assert (served.code, served.err) == (0, "")
+    assert "warning signature 'serving_default', output 'y'" in served.out
+    assert "oneDNN on" in served.out
+    assert "bit for bit" not in served.out
+    # TensorFlow reads the variable once, so this needs a process of its own.
+    without = subprocess.run(
+        command("verify", source, tmp_path / "out"),
+        capture_output=True,
+        text=True,
+        env=environment() | {"TF_ENABLE_ONEDNN_OPTS": "0"},
+        timeout=300,
+    )
+    assert (without.returncode, without.stderr) == (0, "")
     assert "oneDNN off (TF_ENABLE_ONEDNN_OPTS=0)" in without.stdout
     assert "warning" not in without.stdout
 
