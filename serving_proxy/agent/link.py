@@ -21,7 +21,8 @@ from serving_proxy.records.machine_logs import LogAnswer, Received
 
 _WAIT_S = 20.0
 # A proxy that is silent for longer than it was asked to wait is tried again.
-# If it is busy, asking it more often would keep it busy, so the patience is doubled after each failure.
+# If it is busy, asking it more often would keep it busy, so the patience is doubled after each failure; others are
+# asked beside it.
 _SILENT_S, _MOST_PATIENCE_S = 5.0, 40.0
 _CONNECT_S = 3.0
 
@@ -114,24 +115,45 @@ class Link:
 
     async def _ask(self, method: str, what: str, wait_s: float, **values: Any) -> httpx.Response:
         kind = what.partition("/")[0]
+        first, *others = self._servers
         patience = self._patience_s.get(kind, _SILENT_S)
-        faults: list[ProxyError] = []
-        for server in list(self._servers):
-            try:
-                answer = await self._send(server, method, what, wait_s + patience, values)
-            except ProxyError as error:
-                if isinstance(error, LateError):
-                    self._patience_s[kind] = min(2 * patience, _MOST_PATIENCE_S)
-                faults.append(error)
-                continue
-            if self._servers[0] != server:
-                self._servers.remove(server)
-                self._servers.insert(0, server)
-                self._moved.set()
-            self._patience_s.pop(kind, None)
-            return answer
+        asking = asyncio.create_task(self._send(first, method, what, wait_s + patience, values))
+        faults: dict[str, ProxyError] = {}
+        try:
+            while True:
+                await asyncio.wait([asking], timeout=wait_s + _SILENT_S)
+                has_ended = asking.done()
+                if has_ended:
+                    try:
+                        return self._answered(first, kind, asking.result())
+                    except ProxyError as error:
+                        if isinstance(error, LateError):
+                            self._patience_s[kind] = min(2 * patience, _MOST_PATIENCE_S)
+                        faults[first] = error
+                # Another one may lead by now, while the first one is silent.
+                for server in others:
+                    try:
+                        answer = await self._send(server, method, what, wait_s + _SILENT_S, values)
+                    except ProxyError as error:
+                        faults[server] = error
+                        continue
+                    return self._answered(server, kind, answer)
+                if has_ended:
+                    break
+        finally:
+            asking.cancel()
         # A refusal says more than a proxy that does not answer.
-        raise next((fault for fault in faults if not isinstance(fault, UnavailableError | LateError)), faults[0])
+        said = [fault for fault in faults.values() if not isinstance(fault, UnavailableError | LateError)]
+        raise said[0] if said else faults[first]
+
+    def _answered(self, server: str, kind: str, answer: httpx.Response) -> httpx.Response:
+        """Remember which proxy has answered."""
+        if self._servers[0] != server:
+            self._servers.remove(server)
+            self._servers.insert(0, server)
+            self._moved.set()
+        self._patience_s.pop(kind, None)
+        return answer
 
     async def _send(
         self, server: str, method: str, what: str, limit_s: float, values: Mapping[str, Any]

@@ -60,9 +60,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
-    # A stopped leader is followed after this time. An agent asks the other proxy 5 and 15 s after its leader has fallen
-    # silent, and a new leader waits 5 s for it.
-    made = Pair(tmp_path, f"file://{tmp_path}/shared", 13.5)
+    # A stopped leader is followed after this time.
+    made = Pair(tmp_path, f"file://{tmp_path}/shared", 12)
     with made.proxies[0], made.proxies[1]:
         yield made
 
