@@ -29,6 +29,7 @@ from load_tests.hosts.throughput import CLIENTS, send
 from load_tests.latencies import Latencies, percentile
 from load_tests.loadgen import open_loop
 from load_tests.request_files import ensure_requests, name_model, read_requests, write_requests
+from load_tests.workloads import ensure_model
 
 __all__ = ["half_load", "judge", "measure", "print_courses", "summarize", "table"]
 
@@ -190,7 +191,8 @@ def measure(host: str, model: Path, options: argparse.Namespace, console: Consol
     library = find_library(options.library)
     anonymous = read_requests(ensure_requests(options.cache / "requests", "W2", 1, "tfserving"))
     config = default_config(usable_cpus())
-    large = model if options.quick else ensure_large_model(options.cache, library)
+    # It gets no requests. A quick run has a tiny one, which is loaded sooner.
+    large = ensure_model("tiny", options.cache) if options.quick else ensure_large_model(options.cache, library)
     cases = []
     with tempfile.TemporaryDirectory() as folder, Proxy(host, Path(folder), options.maintenance_cpus) as proxy:
         # There are several models, so requests name theirs.
