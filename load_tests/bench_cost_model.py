@@ -4,7 +4,7 @@
     python -m load_tests.bench_cost_model [--quick] [--policies shared,baseline-pool,dynamic] [--out results/...]
 
 Writes `results/bench_cost_model.json` and pictures in the same folder. A full run takes an hour or more on two cores.
-`--quick` takes a few minutes: every kind of traffic for a part of its minutes, with two seeds.
+`--quick` takes a few minutes: every kind of traffic for a part of its minutes, with two seeds, and half interference.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ SENSITIVITY_SCALES = (0.5, 2.0)
 SENSITIVITY_POLICIES = ("shared", "baseline-pool", "dynamic")
 
 
-def measure_speed(workload: Any) -> dict[str, float]:
-    """Measure simulated requests per second of wall time and of CPU time, with the most expensive policy."""
+def measure_speed(workload: Any, seconds: int = 20) -> dict[str, float]:
+    """Measure simulated requests per second of wall time and of CPU time, for `seconds` of traffic."""
     machine = workload.machine
     inputs = build_inputs(workload)
-    pieces = schedule(workload, workload.traffic[0], 1)[:20]
+    pieces = schedule(workload, workload.traffic[0], 1)[:seconds]
     interference = default_interference()
     rates: dict[str, float] = {}
     for name in ("baseline-pool", "dynamic"):
@@ -112,8 +112,9 @@ def _measure_capacities(
     )
     shorter = scaled_workload(base, min(options.minutes_scale, 0.05))
     sensitive = [policy for policy in SENSITIVITY_POLICIES if policy in options.policies]
+    scales = SENSITIVITY_SCALES[:1] if options.quick else SENSITIVITY_SCALES
     return rows + capacities(
-        shorter, base.machine, sensitive, seeds[:1], interference, scales=SENSITIVITY_SCALES, part=part,
+        shorter, base.machine, sensitive, seeds[:1], interference, scales=scales, part=part,
         jobs=options.jobs, progress=progress,
     )  # fmt: skip
 
@@ -142,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seeds = base.seeds[:2] if options.quick else base.seeds
     began = time.perf_counter()
     environment = describe_environment(ROOT)
-    speed = measure_speed(base)
+    speed = measure_speed(base, 4 if options.quick else 20)
     console.print(f"{speed['baseline-pool_per_wall_s'] / 1e6:.1f} million simulated requests per second of wall time")
     rows = _measure_capacities(base, seeds, options, console)
     pairs = [("baseline-pool", "shared"), ("dynamic", "baseline-pool"), ("planned", "baseline-pool")]
