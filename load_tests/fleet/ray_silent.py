@@ -70,7 +70,7 @@ def _fall_silent(
 
     def listed() -> set[str]:
         found = proxy.client.endpoints("tiny")["endpoints"]
-        return {str(endpoint["addresses"]["grpc"]).partition(":")[0] for endpoint in found}
+        return {str(endpoint["addresses"].get("grpc", "")).partition(":")[0] for endpoint in found}
 
     def in_ray() -> set[str]:
         return {str(node["address"]) for node in proxy.client.status()["replicas"]["nodes"]}

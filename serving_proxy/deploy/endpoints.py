@@ -53,6 +53,8 @@ def endpoints(model: Model, hosts: Sequence[HostSeen], placement: Placement | No
     for host in hosts:
         if not host.alive or host.state != "ready" or (machines is not None and host.machine not in {*machines, ""}):
             continue
+        if not host.endpoints:  # it has just loaded its models, and listens next
+            continue
         versions = host.models.get(model.name, {})
         ready = sorted(number for number, seen in versions.items() if seen.state == "ready")
         if model.baseline in ready:

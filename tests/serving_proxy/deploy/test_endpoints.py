@@ -14,13 +14,21 @@ MODEL = settled(deployed(None, 3))
 
 def host(**values: Any) -> HostSeen:
     models = {MODEL.name: {3: VersionSeen(values.pop("version", "ready"))}}
-    given = {"name": "m/h", "alive": True, "state": "ready", "machine": "m", "models": models}
+    given: dict[str, Any] = {"name": "m/h", "alive": True, "state": "ready", "machine": "m", "models": models}
+    given["endpoints"] = {"grpc": "127.0.0.1:8500"}
     return HostSeen(**given | values)
 
 
 @pytest.mark.parametrize(
     "unready",
-    [{"alive": False}, {"state": "draining"}, {"state": "hung"}, {"version": "loading"}, {"models": {}}],
+    [
+        {"alive": False},
+        {"state": "draining"},
+        {"state": "hung"},
+        {"version": "loading"},
+        {"models": {}},
+        {"endpoints": {}},
+    ],
 )
 def test_hosts_that_are_not_ready_are_left_out(unready: dict[str, Any]) -> None:
     assert endpoints(MODEL, [host(**unready)], None, False) == []
