@@ -141,7 +141,8 @@ class Link:
                 if has_ended:
                     break
         finally:
-            asking.cancel()
+            if not asking.cancel() and not asking.cancelled():
+                asking.exception()  # otherwise asyncio logs a fault that nobody asked for
         # A refusal says more than a proxy that does not answer.
         said = [fault for fault in faults.values() if not isinstance(fault, UnavailableError | LateError)]
         raise said[0] if said else faults[first]
