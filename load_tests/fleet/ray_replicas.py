@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cases on Ray share: the options of their proxies, and what a proxy says of its replicas."""
+"""Options of proxies on Ray, and questions to such a proxy about its replicas."""
 
 from __future__ import annotations
 

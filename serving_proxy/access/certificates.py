@@ -52,7 +52,7 @@ def connection_fault(server: str, error: Exception, hint: str = "") -> str:
     server : str
         Its URL.
     error : Exception
-        Of httpx, or of `ssl`.
+        From httpx or `ssl`.
     hint : str
         What the user may look for if nothing answers there.
     """

@@ -18,7 +18,8 @@ namespace processor {
 struct MemoryEstimate {
   int64_t own_bytes = 0;                  // graph and variables
   std::map<std::string, int64_t> tables;  // by the hash of their content, else by the file
-  // Of a live model that is loaded: rows that deltas have changed, by what the versions of a timeline share. Not estimated.
+  // Rows that deltas have changed in a loaded live model [bytes]. The key is the overlay, which versions of a timeline share.
+  // They are counted, not estimated.
   std::map<const void*, int64_t> overlays;
 
   int64_t total() const;
