@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,14 @@ def test_version_that_a_host_cannot_serve_is_refused_with_the_reason(tmp_path: P
             client.deploy("ranking", write_model(tmp_path / "3"), wait=True, timeout=30, shadow=10)
         # Once the host is upgraded, the same command succeeds.
         set_features(tmp_path / "state")
-        wait_for(lambda: client.deploy("ranking", tmp_path / "2", wait=True, timeout=30, limits=limits, traffic=10))
+
+        def is_deployed() -> bool:
+            # Until the host has reported its new features, the command is refused.
+            with contextlib.suppress(PreconditionError):
+                client.deploy("ranking", tmp_path / "2", wait=True, timeout=30, limits=limits, traffic=10)
+            return "2" in proxy.desired()["models"]["ranking"]["versions"]
+
+        wait_for(is_deployed)
         assert list(proxy.desired()["models"]["ranking"]["versions"]) == ["1", "2"]
 
 
