@@ -19,14 +19,15 @@ _PAUSE_S = 0.01
 _received: list[int] = []
 
 
-def end_on_signals() -> None:
-    """Raise KeyboardInterrupt on SIGINT, and SystemExit on SIGTERM.
+def end_on_signals(*others: int) -> None:
+    """Raise KeyboardInterrupt on SIGINT, and SystemExit on SIGTERM and the signals `others`.
 
     SIGINT stays ignored if the shell has started the command so.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
-    signal.signal(signal.SIGTERM, _end)
+    for number in (signal.SIGTERM, *others):
+        signal.signal(number, _end)
 
 
 def received() -> int | None:

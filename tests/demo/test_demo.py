@@ -71,14 +71,27 @@ def test_interrupt_ends_the_demo_quietly(tmp_path: Path, seconds: float) -> None
     assert not (tmp_path / "demo.json").exists()
 
 
-def test_interrupt_in_code_from_a_string_ends_the_demo_quietly(tmp_path: Path) -> None:
-    finder = """
-import sys
+IN_CODE_FROM_A_STRING = 'exec("raise KeyboardInterrupt")'
+IN_A_DESTRUCTOR = """
+class Session:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0)
+
+Session()
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("code", [IN_CODE_FROM_A_STRING, IN_A_DESTRUCTOR])
+def test_interrupt_in_any_code_ends_the_demo_quietly(tmp_path: Path, code: str) -> None:
+    finder = f"""
+import os, signal, sys, time
 
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
         if name == "demo.cli":
-            exec("raise KeyboardInterrupt")
+            exec({code!r})
 
 sys.meta_path.insert(0, Interrupt())
 """
