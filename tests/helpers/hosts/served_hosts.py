@@ -20,7 +20,7 @@ from helpers.system.go_programs import go_program
 
 ROOT = Path(__file__).resolve().parents[3]
 KINDS = ("python", "go")
-_START_S = 60.0
+_START_S = 120.0
 
 
 def program(kind: str) -> list[str]:
@@ -129,7 +129,7 @@ class ServedHost:
             assert time.monotonic() < until, f"{self.actual()}\n{self.log.read_text()[-2000:]}"
             time.sleep(0.02)
 
-    def end(self, number: int = signal.SIGTERM, seconds: float = 40.0) -> int:
+    def end(self, number: int = signal.SIGTERM, seconds: float = 60.0) -> int:
         """Send a signal and return the exit code."""
         assert self.process is not None
         if self.process.poll() is None:

@@ -74,6 +74,6 @@ def versions_in(status: dict[str, Any], *states: str) -> set[tuple[str, int]]:
     return set(found) if settled else set()
 
 
-def wait_for_status(host: processor.Host, condition: Callable[[dict[str, Any]], bool], timeout: float = 30.0) -> None:
+def wait_for_status(host: processor.Host, condition: Callable[[dict[str, Any]], bool], timeout: float = 60.0) -> None:
     """Wait until the status of a host satisfies a condition."""
     wait_until(lambda: condition(host.status()), f"{host.status()}", timeout=timeout)

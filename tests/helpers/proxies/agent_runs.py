@@ -47,7 +47,7 @@ class Machine:
         """Start the agent."""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        wait_for(lambda: self._error or (self.state_dir / "desired.json").exists(), 30, "an agent's desired.json")
+        wait_for(lambda: self._error or (self.state_dir / "desired.json").exists(), 60, "an agent's desired.json")
         if self._error is not None:
             raise self._error
         return self
@@ -75,7 +75,7 @@ class Machine:
         """Stop the agent; the host goes on."""
         if self._thread is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._ended.set)
-            self._thread.join(30)
+            self._thread.join(60)
             assert not self._thread.is_alive()
         self._thread = None
         if self._error is not None:

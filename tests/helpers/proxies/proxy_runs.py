@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -22,7 +23,7 @@ from serving_proxy.serve.settings import ServeSettings
 from serving_proxy.store import StateLock
 
 ROOT = Path(__file__).resolve().parents[3]
-_START_S = 60.0
+_START_S = 120.0
 
 
 def write_model(folder: Path, inputs: dict[str, int] | None = None, signature: str = "serving_default") -> Path:
@@ -49,7 +50,7 @@ def host_program(folder: Path) -> Path:
     return program
 
 
-def wait_for(found: Callable[[], Any], seconds: float = 30.0, what: str = "") -> Any:
+def wait_for(found: Callable[[], Any], seconds: float = 60.0, what: str = "") -> Any:
     """Call a function until its result is true, and return the result."""
     end = time.monotonic() + seconds
     while True:
@@ -106,15 +107,17 @@ class Proxy:
         found = []
         for path in (self.state_dir / "hosts").glob("*/actual.json"):
             pid = int(json.loads(path.read_bytes())["pid"])
-            command = Path(f"/proc/{pid}/cmdline")
-            if command.exists() and b"scripted_host" in command.read_bytes():
-                found.append(pid)
+            # The process may end meanwhile.
+            with contextlib.suppress(OSError):
+                if b"scripted_host" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(pid)
         return found
 
     def kill_hosts(self) -> None:
         """Stop the remaining hosts."""
         for pid in self.host_pids():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def told(self) -> dict[str, Any]:
         """Return the content of the lock."""
@@ -232,7 +235,7 @@ class ProxyProcess(Proxy):
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
-    def stop(self, seconds: float = 20.0) -> int:
+    def stop(self, seconds: float = 60.0) -> int:
         """Stop it as an operator would, and return its exit code."""
         self.process.terminate()
         return self.process.wait(seconds)

@@ -73,10 +73,7 @@ class Host:
         time.sleep(float(self.read("drain_s") or 0))
 
     def read(self, name: str) -> str:
-        try:
-            return (self.folder / name).read_text(encoding="utf-8").strip()
-        except OSError:
-            return ""
+        return text_of(self.folder / name)
 
     def follow(self) -> None:
         try:
@@ -108,14 +105,12 @@ class Host:
         states = ["loading", "warming", "ready"]
         at = 0 if before is None or before["path"] != path else min(2, states.index(before["state"]) + 1) if (
             before["state"] in states) else 0  # fmt: skip
-        refusal = Path(path, "refuse")
-        said = refusal.read_text(encoding="utf-8").strip() if refusal.exists() else ""
-        if said or (at < 2 and self.read("refuse")):
-            return {"state": "failed", "path": path, "error": said or self.read("refuse")}
+        refusal = text_of(Path(path, "refuse")) or (self.read("refuse") if at < 2 else "")
+        if refusal:
+            return {"state": "failed", "path": path, "error": refusal}
         if at and Path(path, "slow").exists():
             at = 0
-        precision = Path(path, "precision")
-        computes = precision.read_text(encoding="utf-8").strip() if precision.exists() else None
+        computes = text_of(Path(path, "precision")) or None
         shown = {"error": None, "in_flight": 0, "cpuset": "0", "precision": computes}
         return {"state": states[at], "path": path, **shown}
 
@@ -139,6 +134,14 @@ class Host:
                 beside.write_text(text, encoding="utf-8")
                 beside.rename(self.folder / "actual.json")
                 self.written = text
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file; "" if there is none, which may have been removed just now."""
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
 
 
 def main() -> None:

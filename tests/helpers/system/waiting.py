@@ -10,7 +10,7 @@ from typing import TypeVar
 Found = TypeVar("Found")
 
 
-def wait_until(condition: Callable[[], Found], what: object = "", *, timeout: float = 30.0) -> Found:
+def wait_until(condition: Callable[[], Found], what: object = "", *, timeout: float = 60.0) -> Found:
     """Call `condition` every 10 ms until its result is true, and return it; fail after `timeout` seconds."""
     end = time.monotonic() + timeout
     while not (found := condition()):

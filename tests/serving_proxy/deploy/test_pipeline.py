@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from helpers.proxies.lifecycle_records import host
 from helpers.proxies.proxy_runs import write_model
 from serving_proxy.deploy import jobs, pipeline
 from serving_proxy.deploy.changes import undeploy
@@ -104,7 +105,7 @@ def test_a_job_reports_waiting_only_while_it_waits(place: Place, monkeypatch: py
 
     async def says(step: str) -> None:
         async with asyncio.timeout(60):
-            while said[-1:] != [step]:
+            while step not in said:
                 await asyncio.sleep(0.01)
 
     monkeypatch.setattr(jobs, "Job", Heard)
@@ -126,7 +127,7 @@ def test_a_version_that_is_deployed_again_has_a_job_of_its_own(place: Place, mon
     ended, validate = threading.Event(), pipeline.validate
 
     def wait_and_validate(*arguments: Any, **options: Any) -> Any:
-        ended.wait(20)
+        ended.wait(60)
         return validate(*arguments, **options)
 
     async def run() -> None:
@@ -148,13 +149,31 @@ def test_a_version_that_is_deployed_again_has_a_job_of_its_own(place: Place, mon
     asyncio.run(run())
 
 
+def test_an_earlier_failure_that_a_host_still_reports_is_waited_for(place: Place) -> None:
+    async def run() -> None:
+        place.control.hosts = (host({3: "failed: no memory"}),)
+        place.deploy()
+        job = place.pipeline.begin("ranking", 3)
+        async with asyncio.timeout(60):
+            while job.step != "waiting for hosts to unload the failed version":
+                await asyncio.sleep(0.01)
+        # A host on a busy machine takes longer than one that has nothing else to do.
+        await asyncio.sleep(0.1)
+        assert place.version.state == State.VALIDATING
+        place.control.hosts = ()
+        await place.becomes(State.LOADING)
+        await place.jobs.close()
+
+    asyncio.run(run())
+
+
 def test_a_second_cancel_leaves_the_cleaning_up_alone(place: Place) -> None:
     async def run() -> None:
         cleaned = asyncio.Event()
 
         async def work(_: object) -> None:
             try:
-                await asyncio.sleep(20)
+                await asyncio.sleep(60)
             finally:
                 await asyncio.sleep(0.1)
                 cleaned.set()
