@@ -3,7 +3,8 @@
 
 Each transaction is an object with the next number, and is written before the transaction is committed. Only one proxy
 can create the object of a number: a proxy that no longer leads, and does not know it yet, cannot change anything. The
-first object of a term says that the term has begun. A snapshot is the whole database after the object of its number.
+first object of a term says that the term has begun. A snapshot is the whole database after the object of its number;
+that of number 0 is what the log begins with.
 """
 
 from __future__ import annotations
@@ -139,6 +140,20 @@ def newest_snapshot(store: SharedStore) -> int | None:
     """Return the number of the newest snapshot; None if there is none."""
     found = store.numbers(SNAPSHOTS)
     return found[-1] if found else None
+
+
+def create_first_snapshot(store: SharedStore, database: bytes) -> None:
+    """Write the database from which the log of an empty store begins.
+
+    It comes before the first object of the log: a log without it could not be continued.
+
+    Raises
+    ------
+    UnavailableError
+        Another proxy has written it, or the store cannot be reached.
+    """
+    if not store.create(snapshot_name(0), database):
+        raise UnavailableError(_OTHER_LEADS)
 
 
 def write_snapshot(store: SharedStore, number: int, database: bytes) -> None:

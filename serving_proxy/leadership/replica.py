@@ -11,9 +11,11 @@ from pathlib import Path
 
 from serving_proxy.errors import ProxyError, UnavailableError
 from serving_proxy.leadership.journal import (
+    LOG,
     SNAPSHOT_EVERY,
     Journal,
     compact,
+    create_first_snapshot,
     newest_snapshot,
     read_entry,
     snapshot_name,
@@ -84,19 +86,29 @@ class Replica:
     def lead(self, term: int, holds: Callable[[], bool], lose: Callable[[], None]) -> None:
         """Begin a term: from now on this database's transactions are the next ones of the log.
 
+        Whenever this ends early, also because the process is killed, the store has a database with its log, or nothing,
+        so that any proxy can lead next; this one calls `catch_up` before it tries again.
+
         Raises
         ------
-        UnavailableError
-            Another proxy has begun a term; or this proxy knows a term, and the store has nothing of it.
+        ProxyError
+            Another proxy has begun a term; or this proxy knows a term, and the store has nothing of it; or the store
+            cannot be reached or written to.
         """
-        self._newest()
-        journal = Journal(self._store, self.number, term, holds, lose)
-        journal.begin()
-        self.database.journal = journal
-        Repository(self.database).set_setting(_TERM, term)
-        self._journal = journal
-        write_snapshot(self._store, journal.number, self.database.serialize())
-        self._snapshot_at = journal.number
+        try:
+            if self._newest() is None:
+                create_first_snapshot(self._store, self.database.serialize())
+            journal = Journal(self._store, self.number, term, holds, lose)
+            journal.begin()
+            self.database.journal = journal
+            Repository(self.database).set_setting(_TERM, term)
+            self._journal = journal
+            write_snapshot(self._store, journal.number, self.database.serialize())
+            self._snapshot_at = journal.number
+        except BaseException:
+            # The log may have more than this database. It is restored, since transactions would be applied twice.
+            self.database.journal, self._knows_snapshot = None, False
+            raise
 
     async def keep_snapshots(self) -> None:
         """Write a snapshot whenever the log has grown much since the last one, until the task is cancelled.
@@ -140,6 +152,11 @@ class Replica:
             raise UnavailableError(
                 f"--shared-store: no database, although this proxy knows term {self.known_term}, expected the earlier "
                 "store; is it mounted?"
+            )
+        if newest is None and (entries := self._store.numbers(LOG)):
+            raise UnavailableError(
+                f"--shared-store: {len(entries)} transactions without the database that they change, expected both; "
+                "restore 'snapshots', or begin with an empty store"
             )
         return newest
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from helpers.proxies.leading import Proxy
 from helpers.proxies.lifecycle_records import deployed, settled
 from helpers.system.s3 import s3_environment
 from serving_proxy.errors import ProxyError, UnavailableError
-from serving_proxy.leadership.journal import LOG, SNAPSHOTS, compact, log_name, write_snapshot
+from serving_proxy.leadership.journal import LOG, SNAPSHOTS, compact, write_snapshot
 from serving_proxy.leadership.leading import Leadership
 from serving_proxy.leadership.lease import StoreLease
 from serving_proxy.leadership.replica import Replica, stand_by
 from serving_proxy.leadership.shared_store import SharedFolder, SharedStore, open_shared_store
 from serving_proxy.records.models import Note
-from serving_proxy.store import Repository
 
 
 @pytest.fixture
@@ -32,28 +32,6 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shared
     else:
         with s3_environment(request.getfixturevalue("s3_port")):
             yield open_shared_store(f"s3://models/{tmp_path.name}")
-
-
-class Proxy:
-    """A proxy's copy of the database, and whether it believes that it leads."""
-
-    def __init__(self, store: SharedStore, folder: Path) -> None:
-        folder.mkdir(exist_ok=True)
-        self.replica = Replica(store, folder / "proxy.sqlite3")
-        self.leads = True
-        self.lost = False
-
-    def lead(self, term: int) -> Repository:
-        self.replica.catch_up()
-        self.replica.lead(term, lambda: self.leads, self.lose)
-        return Repository(self.replica.database)
-
-    def lose(self) -> None:
-        self.lost = True
-
-    @property
-    def repository(self) -> Repository:
-        return Repository(self.replica.database)
 
 
 def test_standby_has_the_whole_state(any_store: SharedStore, tmp_path: Path) -> None:
@@ -212,12 +190,17 @@ def test_proxy_with_an_empty_store_leaves_a_lease_apart_from_it_to_others(
     assert lease.read() is None
 
 
-def test_proxy_that_cannot_begin_its_term_gives_the_lease_back(store: SharedFolder, tmp_path: Path) -> None:
-    # The log has a beginning that no snapshot contains.
-    store.create(log_name(1), b"{}")
+def test_proxy_that_cannot_begin_its_term_gives_the_lease_back(
+    store: SharedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(name: str, data: bytes) -> bool:
+        raise UnavailableError("the file system is read-only")
+
+    monkeypatch.setattr(store, "create", fail)
     lease = StoreLease(SharedFolder(tmp_path / "lease"))
     first = Leadership(lease, "http://a", 600.0)
     asyncio.run(_stand_by_until_cut_off(Proxy(store, tmp_path / "a").replica, first))
+    assert first.term == 1
     assert not first.holds()
     assert asyncio.run(Leadership(lease, "http://b", 600.0).look())
 
