@@ -21,7 +21,6 @@ from serving_proxy.leadership.journal import (
     snapshot_name,
     write_snapshot,
 )
-from serving_proxy.leadership.leading import Leadership
 from serving_proxy.leadership.shared_store import OtherStoreError, SharedStore
 from serving_proxy.store import Database, Repository
 from serving_proxy.system.files import replace
@@ -177,51 +176,3 @@ class Replica:
         self.number = number
         log.info("database restored from the snapshot of transaction %d", number)
         return True
-
-
-async def reopen(store: SharedStore, path: Path, leadership: Leadership, ended: asyncio.Event) -> Replica | None:
-    """Open the database of a proxy that has led, as soon as the store answers; None if the event was set before.
-
-    A fault of the store is logged once until it changes.
-    """
-    fault = ""
-    while not ended.is_set():
-        try:
-            return await asyncio.to_thread(Replica, store, path)
-        except ProxyError as error:
-            leadership.is_cut_off = True
-            if str(error) != fault:
-                fault = str(error)
-                log.error("standby: %s", fault)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(leadership.period_s / 2):
-                await ended.wait()
-    return None
-
-
-async def stand_by(replica: Replica, leadership: Leadership, ended: asyncio.Event) -> bool:
-    """Follow the log until this proxy leads, and return whether it does; false if the event was set before.
-
-    A fault of the store is logged once until it changes; the proxy goes on trying.
-    """
-    fault = ""
-    while not ended.is_set():
-        try:
-            # Before the lease is taken: a proxy that cannot lead must not keep it from one that can.
-            await asyncio.to_thread(replica.catch_up)
-            if await leadership.look(replica.known_term):
-                await asyncio.to_thread(replica.catch_up)
-                await asyncio.to_thread(replica.lead, leadership.term, leadership.holds, leadership.resign)
-                leadership.is_cut_off = False
-                return True
-            fault, leadership.is_cut_off = "", False
-        except ProxyError as error:
-            await leadership.release()
-            leadership.is_cut_off = True
-            if str(error) != fault:
-                fault = str(error)
-                log.error("standby: %s", fault)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(leadership.period_s / 2):
-                await ended.wait()
-    return False

@@ -28,8 +28,9 @@ from serving_proxy.errors import InvalidError, UnavailableError
 from serving_proxy.hosts.command import host_program
 from serving_proxy.leadership.leading import Leadership
 from serving_proxy.leadership.leases import open_lease
-from serving_proxy.leadership.replica import Replica, reopen, stand_by
+from serving_proxy.leadership.replica import Replica
 from serving_proxy.leadership.shared_store import open_shared_store
+from serving_proxy.leadership.standby import reopen, stand_by
 from serving_proxy.replicas.driver import Driver
 from serving_proxy.replicas.loop import ReplicaOptions
 from serving_proxy.serve.settings import ServeSettings

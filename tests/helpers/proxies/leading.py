@@ -15,7 +15,8 @@ class Proxy:
 
     def __init__(self, store: SharedStore, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
-        self.replica = Replica(store, folder / "proxy.sqlite3")
+        self.store, self.path = store, folder / "proxy.sqlite3"
+        self.replica = Replica(store, self.path)
         self.leads = True
         self.lost = False
 

@@ -14,8 +14,8 @@ from serving_proxy.errors import UnavailableError
 from serving_proxy.leadership.journal import LOG, SNAPSHOTS, log_name
 from serving_proxy.leadership.leading import Leadership
 from serving_proxy.leadership.lease import StoreLease
-from serving_proxy.leadership.replica import stand_by
 from serving_proxy.leadership.shared_store import SharedFolder
+from serving_proxy.leadership.standby import stand_by
 
 # The first database, the beginning of the term, its number, and the first snapshot of the term.
 _WRITES = range(4)

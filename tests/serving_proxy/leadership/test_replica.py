@@ -14,8 +14,9 @@ from serving_proxy.errors import ProxyError, UnavailableError
 from serving_proxy.leadership.journal import LOG, SNAPSHOTS, compact, write_snapshot
 from serving_proxy.leadership.leading import Leadership
 from serving_proxy.leadership.lease import StoreLease
-from serving_proxy.leadership.replica import Replica, stand_by
+from serving_proxy.leadership.replica import Replica
 from serving_proxy.leadership.shared_store import SharedFolder, SharedStore, open_shared_store
+from serving_proxy.leadership.standby import stand_by
 from serving_proxy.records.models import Note
 
 
