@@ -112,8 +112,12 @@ class Seen:
 def observe(hosts: Sequence[HostSeen], model: str, number: int, path: str | None) -> Seen:
     """Summarize the live hosts' reports of a version.
 
-    It has failed if it has failed on one host, and is ready only if it is ready on all of them. A host that is shutting
-    down or does not respond is ignored. So is another folder under the same number, which the host is about to replace.
+    It is ready only if it is ready on all of them. It has failed if it has failed on one host and all others have
+    tried it, too: a machine without the right to the files, or without room, answers long before the others, and a
+    deployment that others can serve must not end because of that. Until then the reason names the host that failed.
+
+    A host that is shutting down or does not respond is ignored. So is another folder under the same number, which the
+    host is about to replace.
     """
     live = [host for host in hosts if host.alive]
     if not live:
@@ -125,11 +129,19 @@ def observe(hosts: Sequence[HostSeen], model: str, number: int, path: str | None
     if all(entry is None for _, entry in entries):
         return Seen(State.STOPPED, "no host has it yet")
     seen = [_on_host(name, entry, path) for name, entry in entries]
-    return min(seen, key=lambda version: (_RANK[version.state], not version.reason))
+    found = min(seen, key=lambda version: (_RANK[version.state], not version.reason))
+    failed = [version.reason for version in seen if version.state == State.FAILED]
+    if not failed:
+        return found
+    others = f"; failed on {len(failed) - 1} more" if len(failed) > 1 else ""
+    if found.state != State.FAILED:
+        return Seen(found.state, f"{found.reason}; failed on {failed[0]}{others}")
+    ready = len(seen) - len(failed)
+    return Seen(State.FAILED, f"{failed[0]}{others}" + (f"; ready on {ready} of {len(seen)} hosts" if ready else ""))
 
 
 # The lowest rank of all hosts is the state of the version.
-_RANK = {State.FAILED: 0, State.LOADING: 1, State.WARMING: 2, State.READY: 3}
+_RANK = {State.LOADING: 0, State.WARMING: 1, State.FAILED: 2, State.READY: 3}
 _STATES = {"failed": State.FAILED, "warming": State.WARMING, "ready": State.READY}
 
 

@@ -4,6 +4,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,13 +18,14 @@ from graph_tools.store.timeline_writer import TimelineWriter
 from helpers.models.live_models import START, publish
 from helpers.proxies.agent_runs import Machine
 from helpers.proxies.artifact_stores import assert_same, put_artifact, store_of
-from helpers.proxies.proxy_runs import ProxyThread, wait_for, write_model
+from helpers.proxies.proxy_runs import ProxyThread, environment_of_checkout, wait_for, write_model
 from helpers.system.s3 import s3_environment
 from serving_proxy.agent.artifacts import StoredArtifacts
 from serving_proxy.agent.timelines import StoredTimelines
 from serving_proxy.artifacts.timelines import TimelineUpload, is_copy
 from serving_proxy.artifacts.urls import parse_url
 from serving_proxy.errors import NotFoundError, PreconditionError
+from serving_proxy.records.features import FIRST
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +58,58 @@ def test_machine_fetches_what_the_proxy_has_stored(tmp_path: Path) -> None:
         for name in ("ranking", "twin"):
             (version,) = client.versions(name)["versions"]
             assert version["state"] == "ready", name
+
+
+@contextlib.contextmanager
+def agent_without_credentials(proxy: ProxyThread, machine: Machine) -> Iterator[None]:
+    """Run the agent of a machine as a process whose environment lacks the secret of the store."""
+    command = [sys.executable, "-m", "serving_proxy", "agent", "--server", proxy.url, "--machine", machine.name]
+    command += ["--token-file", str(machine.token_file), "--state-dir", str(machine.state_dir)]
+    environment = {**os.environ, **environment_of_checkout(), "AWS_EC2_METADATA_DISABLED": "true"}
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        environment.pop(name, None)
+    # Where machines of EC2 would find a secret: nobody answers there.
+    environment["AWS_METADATA_ENDPOINT"] = "http://127.0.0.1:9/metadata"
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_machine_without_credentials_ends_no_deployment_that_others_can_serve(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "export" / "7")
+    (model / "slow").touch()
+    options = ("--engine", "agents", "--model-store", "s3://models/one-machine")
+    with (
+        ProxyThread(tmp_path / "proxy", *options, host="none") as proxy,
+        Machine.of(proxy, "good") as good,
+        agent_without_credentials(proxy, bad := Machine.of(proxy, "bad")),
+        contextlib.ExitStack() as ends,
+        proxy.client() as client,
+    ):
+        bad.start_host()
+        ends.callback(bad.__exit__, None, None, None)
+        (bad.state_dir / "hosts" / "host-0").mkdir(parents=True, exist_ok=True)
+        (bad.state_dir / "hosts" / "host-0" / "features").write_text("\n".join((*FIRST, "host:drained")))
+        wait_for(lambda: len([host for host in client.status()["hosts"] if host["alive"]]) == 2)
+        client.deploy("ranking", str(model))
+
+        def version() -> tuple[str, str]:
+            (found,) = client.versions("ranking")["versions"]
+            return found["state"], found["reason"]
+
+        _, reason = wait_for(lambda: "bad" in version()[1] and version())
+        assert (version()[0], reason.partition("; ")[0]) == ("loading", "on good/host-0")
+        assert "failed on bad/host-0: s3://models/one-machine/ranking/7" in reason
+        assert "credentials" in reason
+        Path(good.desired()["models"]["ranking"]["versions"]["7"]["path"], "slow").unlink()
+        with pytest.raises(PreconditionError, match=r"bad/host-0: .*credentials.*; ready on 1 of 2 hosts"):
+            client.deploy("ranking", str(model), wait=True, timeout=60)
+        assert [found["machine"] for found in client.endpoints("ranking")["endpoints"]] == ["good"]
+        client.drain("bad")
+        wait_for(lambda: version() == ("ready", ""))
 
 
 def test_machine_copies_timelines_in_stores(tmp_path: Path) -> None:
