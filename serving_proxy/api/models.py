@@ -75,7 +75,10 @@ def _add_deployments(router: APIRouter, plane: Plane) -> None:
         """Show the addresses to which clients send requests for a model."""
         control = plane.control
         moving = plane.fleet is not None and plane.fleet.placements.is_moving(name)
-        found = endpoints(control.model(name), control.hosts, control.placement, moving)
+        # With an engine such as Ray, a host ends with its agent.
+        away = plane.fleet.machines.away() if plane.fleet is not None and plane.replicas is None else {}
+        drained = control.host_settings.drained
+        found = endpoints(control.model(name), control.hosts, control.placement, moving, away, drained)
         return EndpointsView(model=name, generation=control.desired.generation, endpoints=found)
 
     @router.get("/models/{name}/explain")

@@ -39,7 +39,8 @@ def render_endpoints(found: dict[str, Any]) -> RenderableType:
             escape(endpoint["addresses"].get("grpc", "")),
             escape(endpoint["addresses"].get("rest", "")),
             ", ".join(map(str, endpoint["versions"])),
+            "" if endpoint["away_for"] is None else f"away for {endpoint['away_for']:.0f} s",
         ]
         for endpoint in found["endpoints"]
     ]
-    return table(f"Endpoints of {found['model']}", ("host", "gRPC", "REST", "versions"), rows, right=())
+    return table(f"Endpoints of {found['model']}", ("host", "gRPC", "REST", "versions", ""), rows, right=())

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from serving_proxy.records.hosts import HostSeen
 from serving_proxy.records.models import Model
@@ -16,13 +16,15 @@ _ALL = {"0.0.0.0", "[::]", "::", "*", ""}
 class EndpointView(View):
     """A host that serves a model: its addresses, and the versions that are ready there.
 
-    `addresses` are by protocol, such as `grpc` and `rest`.
+    `addresses` are by protocol, such as `grpc` and `rest`. `away_for` [s] is null if the machine's agent reports;
+    otherwise this is what it reported last.
     """
 
     host: str
     machine: str
     addresses: dict[str, str]
     versions: list[int]
+    away_for: float | None
 
 
 class EndpointsView(View):
@@ -33,8 +35,18 @@ class EndpointsView(View):
     endpoints: list[EndpointView]
 
 
-def endpoints(model: Model, hosts: Sequence[HostSeen], placement: Placement | None, moving: bool) -> list[EndpointView]:
+def endpoints(
+    model: Model,
+    hosts: Sequence[HostSeen],
+    placement: Placement | None,
+    moving: bool,
+    away: Mapping[str, float] | None = None,
+    drained: Collection[str] = (),
+) -> list[EndpointView]:
     """Return the hosts on which the baseline of a model is ready, so that they can serve any request for it.
+
+    Hosts serve without their agent, so those of a machine that is away are among them as it reported them last, at the
+    end of the list.
 
     Parameters
     ----------
@@ -43,7 +55,12 @@ def endpoints(model: Model, hosts: Sequence[HostSeen], placement: Placement | No
     placement : Placement or None
     moving : bool
         New machines do not have the model yet, so that those that it leaves are needed.
+    away : mapping of str to float [s], optional
+        For how long machines that are away have not reported.
+    drained : collection of str
+        As in `HostSettings`.
     """
+    silent = away or {}
     found: list[EndpointView] = []
     if model.baseline is None:
         return found
@@ -51,7 +68,14 @@ def endpoints(model: Model, hosts: Sequence[HostSeen], placement: Placement | No
     target = None if placement is None else placement.target(model, model.baseline)
     machines = wanted if moving else target
     for host in hosts:
-        if not host.alive or host.state != "ready" or (machines is not None and host.machine not in {*machines, ""}):
+        away_for = silent.get(host.machine)
+        may_serve = host.alive or (host.away and away_for is not None)
+        if not may_serve or host.state != "ready":
+            continue
+        if machines is not None and host.machine not in {*machines, ""}:
+            continue
+        # A drained host ends without its agent, too.
+        if away_for is not None and {host.name, f"{host.machine}/*"} & {*drained}:
             continue
         if not host.endpoints:  # it has just loaded its models, and listens next
             continue
@@ -59,8 +83,12 @@ def endpoints(model: Model, hosts: Sequence[HostSeen], placement: Placement | No
         ready = sorted(number for number, seen in versions.items() if seen.state == "ready")
         if model.baseline in ready:
             addresses = {name: _reachable(place, host.address) for name, place in host.endpoints.items()}
-            found.append(EndpointView(host=host.name, machine=host.machine, addresses=addresses, versions=ready))
-    return found
+            found.append(
+                EndpointView(
+                    host=host.name, machine=host.machine, addresses=addresses, versions=ready, away_for=away_for
+                )
+            )
+    return sorted(found, key=lambda endpoint: endpoint.away_for is not None)
 
 
 def _reachable(place: str, address: str) -> str:

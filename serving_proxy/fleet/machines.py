@@ -182,6 +182,11 @@ class Machines:
         longest = max(SILENT_S, 3 * self.report_period)
         return None if machine.report is not None and silent < longest else silent
 
+    def away(self) -> dict[str, float]:
+        """Return how long each machine that is away has not reported [s]."""
+        found = ((machine.name, self.away_for(machine)) for machine in self.all())
+        return {name: silent for name, silent in found if silent is not None}
+
     def has_rival(self, machine: Machine) -> bool:
         """Return whether a second agent reports under the name of a machine."""
         return machine.rival_heard is not None and self._clock() - machine.rival_heard < _RIVAL_S
@@ -193,7 +198,7 @@ class Machines:
             silent = self._is_silent(machine)
             failed = {} if machine.report is None else machine.report.failed
             for seen in machine.hosts.values():
-                host = replace(seen, alive=False) if silent else seen
+                host = replace(seen, alive=False, away=seen.alive) if silent else seen
                 found.append(_with_failed(host, failed) if failed else host)
         return tuple(found)
 

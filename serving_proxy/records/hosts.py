@@ -74,6 +74,8 @@ class HostSeen:
         What it can do (`serving_proxy.records.features`); None: it does not report it.
     waiting : str or None
         Why the writer of its `desired.json` has no state yet.
+    away : bool
+        It was alive when its agent reported last; nobody knows whether it still is, so `alive` is false.
     """
 
     name: str
@@ -93,6 +95,7 @@ class HostSeen:
     version: str = ""
     features: frozenset[str] | None = None
     waiting: str | None = None
+    away: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from helpers.system.certificates import make_authority, make_certificate
 from load_tests.ports import free_port
 from serving_proxy.agent.settings import AgentSettings
 from serving_proxy.errors import InvalidError, PreconditionError
+from serving_proxy.fleet.machines import SILENT_S
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +59,16 @@ def test_machine_that_was_away_comes_back_to_the_newest_state(
         wait_for(lambda: second.versions(name) == [1])
         second.stop()
         wait_for(lambda: [m["state"] for m in client.status()["machines"]] == ["current", "away"])
+        # Its host serves without it, and clients must not lose it.
+        here, away = wait_for(lambda: client.endpoints(name)["endpoints"])
+        assert (here["machine"], here["away_for"], away["machine"]) == ("m1", None, "m2")
+        assert away["away_for"] > SILENT_S / 2
         wait_for(lambda: any("m2: away" in event["message"] for event in client.events()))
         client.deploy(name, model(2), wait=True, timeout=30)
         client.promote(name, 2)
         wait_for(lambda: first.desired()["models"][name]["baseline"] == 2)
         assert second.desired()["models"][name]["baseline"] == 1
+        assert [found["machine"] for found in client.endpoints(name)["endpoints"]] == ["m1"]
         second.start()
         wait_for(lambda: second.desired()["models"][name]["baseline"] == 2)
 

@@ -36,6 +36,27 @@ def test_hosts_that_are_not_ready_are_left_out(unready: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    "lost",
+    [
+        {"away": False},
+        {"state": "draining"},
+        {"version": "loading"},
+        {"drained": ["m/*"]},
+        {"drained": ["m/h"]},
+        {"silent": {}},
+    ],
+)
+def test_hosts_of_a_machine_that_is_away_are_listed_last_as_it_reported_them(lost: dict[str, Any]) -> None:
+    def names(drained: tuple[str, ...] = (), silent: dict[str, float] | None = None, **values: Any) -> list[Any]:
+        hosts = [host(**{"alive": False, "away": True} | values), host(name="n/h", machine="n")]
+        away = {"m": 42.0} if silent is None else silent
+        return [(found.host, found.away_for) for found in endpoints(MODEL, hosts, None, False, away, drained)]
+
+    assert names() == [("n/h", None), ("m/h", 42.0)]
+    assert names(**lost) == [("n/h", None)]
+
+
+@pytest.mark.parametrize(
     ("listens", "address", "expected"),
     [
         ("0.0.0.0:8500", "10.0.0.1", "10.0.0.1:8500"),

@@ -43,7 +43,7 @@ def test_hosts_of_a_machine_that_falls_silent_are_not_alive(clock: Clock) -> Non
     assert (host.name, host.machine, host.alive, host.models["a"][1].state) == ("m/h", "m", True, "ready")
     clock.now += 60
     (host,) = machines.read()
-    assert not host.alive
+    assert (host.alive, host.away, machines.away()) == (False, True, {"m": 60.0})
     assert [view.state for view in machine_views(machines, ORDER)] == ["away"]
     clock.now += 3600
     assert machines.forget() == ["m"]
