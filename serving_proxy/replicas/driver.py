@@ -44,6 +44,12 @@ class Driver:
         self._tail = b""
         self._reader: asyncio.Task[None] | None = None
         self._number = 0
+        self._has_said = False
+
+    @property
+    def place(self) -> str:
+        """Return the option that names the engine, for messages."""
+        return f"--ray-address {self._arguments.get('address', '')}"
 
     async def call(self, what: str, **values: Any) -> Any:
         """Send a request, and return its result.
@@ -68,7 +74,7 @@ class Driver:
                 # Whoever asks next must not get the answer to this request.
                 await self._end()
                 if isinstance(error, OSError) and not isinstance(error, ProxyError):
-                    raise UnavailableError(f"{self._place}: the connection ended, {error}") from error
+                    raise UnavailableError(f"{self.place}: the connection ended, {error}") from error
                 raise
         if "error" in answer:
             raise UnavailableError(str(answer["error"]))
@@ -83,6 +89,10 @@ class Driver:
         if self._process is not None and self._process.returncode is None:
             return self._process
         await self._end()
+        if not self._has_said:
+            # Ray itself is silent for 12 seconds if nobody answers there.
+            log.info("%s: connecting to the Ray cluster, for at most %g s", self.place, _CONNECT_S)
+            self._has_said = True
         try:
             self._process = process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -97,7 +107,7 @@ class Driver:
                 limit=_MOST_BYTES,
             )
         except OSError as error:
-            raise UnavailableError(f"{self._place}: its driver cannot be started, {error}") from error
+            raise UnavailableError(f"{self.place}: its driver cannot be started, {error}") from error
         self._reader = asyncio.create_task(self._read_tail(process))
         try:
             answer = await self._line(process, _CONNECT_S)
@@ -108,6 +118,7 @@ class Driver:
             await self._end()
             kind = InvalidError if answer.get("invalid") else UnavailableError
             raise kind(str(answer["error"]))
+        self._has_said = False
         return process
 
     async def _line(self, process: asyncio.subprocess.Process, limit_s: float) -> dict[str, Any]:
@@ -116,20 +127,16 @@ class Driver:
             async with asyncio.timeout(limit_s):
                 line = await process.stdout.readline()
         except TimeoutError as error:
-            raise LateError(f"{self._place}: no answer within {limit_s:g} s, expected a Ray cluster") from error
+            raise LateError(f"{self.place}: no answer within {limit_s:g} s, expected a Ray cluster") from error
         except (OSError, ValueError) as error:
-            raise UnavailableError(f"{self._place}: the answer cannot be read, {error}") from error
+            raise UnavailableError(f"{self.place}: the answer cannot be read, {error}") from error
         try:
             found = json.loads(line)
         except ValueError as error:
             said = self._tail.decode(errors="replace").strip().splitlines()
             last = f", '{said[-1][:300]}'" if said else ""
-            raise UnavailableError(f"{self._place}: the connection ended{last}, expected a Ray cluster") from error
+            raise UnavailableError(f"{self.place}: the connection ended{last}, expected a Ray cluster") from error
         return found if isinstance(found, dict) else {}
-
-    @property
-    def _place(self) -> str:
-        return f"--ray-address {self._arguments.get('address', '')}"
 
     async def _read_tail(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None

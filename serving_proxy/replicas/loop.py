@@ -117,7 +117,8 @@ class Replicas:
 
     def view(self) -> ReplicasView:
         """Return the view."""
-        return replicas_view(*self._wanted, self._fault, self._options.identity, self._cluster)
+        connecting = f"{self._driver.place}: connecting" if self._cluster is None else None
+        return replicas_view(*self._wanted, self._fault or connecting, self._options.identity, self._cluster)
 
     async def run(self) -> None:
         """Keep the replicas until the task is cancelled; they go on then.

@@ -27,7 +27,10 @@ class _CountingDriver(Driver):
         return await super().call(what, **values)
 
 
-def test_replicas_are_waited_for_while_the_first_connections_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replicas_are_waited_for_while_the_first_connections_fail(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "serving_proxy.replicas")
     monkeypatch.setattr(loop, "_PERIOD_S", 0.01)
     # There is no such module, so its process ends before it answers.
     driver = _CountingDriver("no_such_driver", {"address": "10.0.0.1:6379"})
@@ -45,6 +48,7 @@ def test_replicas_are_waited_for_while_the_first_connections_fail(monkeypatch: p
             lambda name: None,
             lambda: told_at.append(driver.calls),
         )
+        assert replicas.view().fault == "--ray-address 10.0.0.1:6379: connecting"
         running = asyncio.create_task(replicas.run())
         async with asyncio.timeout(120):
             while not told_at:
@@ -54,4 +58,8 @@ def test_replicas_are_waited_for_while_the_first_connections_fail(monkeypatch: p
 
     asyncio.run(run())
     assert told_at[0] == 5
+    # Said at once, and once only, although it connects again and again.
+    assert [record.getMessage() for record in caplog.records if "connecting" in record.getMessage()] == [
+        "--ray-address 10.0.0.1:6379: connecting to the Ray cluster, for at most 60 s"
+    ]
     assert "--ray-address 10.0.0.1:6379: the connection ended" in notes[0]
