@@ -16,6 +16,7 @@ from serving_proxy.access.certificates import connection_fault, trust
 from serving_proxy.agent.settings import AgentSettings
 from serving_proxy.artifacts.warmups import TOTAL
 from serving_proxy.errors import LateError, ProxyError, UnavailableError, from_status
+from serving_proxy.field_faults import first_fault
 from serving_proxy.records.agents import AgentReport, MachineState, ReportAnswer
 from serving_proxy.records.machine_logs import LogAnswer, Received
 
@@ -188,7 +189,4 @@ def _reading(answer: httpx.Response) -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        fault = error.errors()[0]
-        place = ".".join(map(str, fault["loc"]))
-        said = f"{place}: {fault['msg']}".removeprefix(": ")
-        raise UnavailableError(f"{answer.url}: {said}, expected an answer of a proxy") from error
+        raise UnavailableError(f"{answer.url}: {first_fault(error)}; expected an answer of a proxy") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -14,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from serving_proxy.errors import ProxyError
+from serving_proxy.field_faults import field_fault
 
 log = logging.getLogger("serving_proxy.api")
 
@@ -114,7 +116,7 @@ def _methods(app: FastAPI, path: str) -> list[str]:
     return []
 
 
-def _fault(fault: dict[str, object]) -> str:
-    place = fault.get("loc")
-    names = [str(part) for part in place] if isinstance(place, tuple | list) else []
-    return f"{'.'.join(names[1:]) or 'body'}: {fault.get('msg')}"
+def _fault(fault: dict[str, Any]) -> str:
+    # The first part says where the value is: in the path, the query or the body.
+    said = field_fault(fault, skipped=1)
+    return said if len(fault["loc"]) > 1 and fault["type"] != "json_invalid" else f"body: {said}"

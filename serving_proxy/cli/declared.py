@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from serving_proxy.cli.commands import Command, option, set_parameters
 from serving_proxy.cli.options import json_object, place, seconds
 from serving_proxy.errors import InvalidError
+from serving_proxy.field_faults import field_fault
 from serving_proxy.records.option import CliGroup, CliOption
 
 _Settings = TypeVar("_Settings", bound=BaseModel)
@@ -116,12 +117,10 @@ def settings_of(model: type[_Settings], given: dict[str, Any]) -> _Settings:
     except ValidationError as error:
         fault = error.errors()[0]
         name = "--" + str(fault["loc"][0]).replace("_", "-")
-        if fault["type"] == "missing":
-            raise InvalidError(f"{name}: nothing, expected a value") from error
-        said = fault["msg"]
+        said = field_fault(fault, skipped=1)
         if fault["type"] == "string_pattern_mismatch" and fault["loc"][0] == "replicas":
-            said = "expected a number of at most four digits, or auto"
-        raise InvalidError(f"{name}: {fault['input']!r}, {said}") from error
+            said = f"{fault['input']!r} found, expected a number of at most four digits, or auto"
+        raise InvalidError(f"{name}: {said}") from error
 
 
 def _options(model: type[BaseModel], defaults: bool, shown_as: str) -> Iterator[_Declared]:

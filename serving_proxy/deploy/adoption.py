@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from serving_proxy.deploy.deployment import check_name
 from serving_proxy.deploy.desired_state import PLACEMENT
 from serving_proxy.errors import ProxyError
+from serving_proxy.field_faults import first_fault
 from serving_proxy.records.models import Model, Settings, Version
 from serving_proxy.records.placement import ModelPlacement
 from serving_proxy.records.states import State
@@ -137,6 +138,5 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, ValidationError):
-        first = error.errors(include_url=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return first_fault(error)
     return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)

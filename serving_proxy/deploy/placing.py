@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from serving_proxy.deploy.deployment import check_name
 from serving_proxy.errors import InvalidError, ProxyError
+from serving_proxy.field_faults import first_fault
 from serving_proxy.records.agents import check_machine
 from serving_proxy.records.hosts import HostSeen
 from serving_proxy.records.models import Model
@@ -34,9 +35,7 @@ def stored_placement(repository: Repository) -> Placement | None:
     try:
         return None if found is None else Placement.model_validate(found)
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        place = ".".join(map(str, fault["loc"]))
-        raise ProxyError(f"placement: {place}: {fault['msg']}, expected a record of this proxy") from error
+        raise ProxyError(f"placement: {first_fault(error)}") from error
 
 
 def by_machine(hosts: Iterable[HostSeen]) -> dict[str, list[HostSeen]]:
@@ -201,8 +200,7 @@ def _replica(entry: Any, place: str) -> tuple[str, Replica]:
             core_list=entry.get("core_list", ""),
         )
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        raise InvalidError(f"{place}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
+        raise InvalidError(f"{place}: {first_fault(error)}") from error
     except InvalidError as error:
         raise InvalidError(f"{place}: {error}") from error
     return check_name(values["model"]), replica

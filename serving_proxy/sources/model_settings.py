@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from serving_proxy.deploy.options import ModelSettings
 from serving_proxy.errors import InvalidError
+from serving_proxy.field_faults import first_fault
 from serving_proxy.gates.ops import check_allowed
 
 
@@ -54,10 +55,7 @@ def parse_settings(text: str, named: str) -> SettingsFile:
         for settings in (found.defaults, *found.models.values()):
             check_allowed(settings.allow_ops, "allow_ops")
     except ValidationError as error:
-        fault = error.errors()[0]
-        place = ".".join(map(str, fault["loc"]))
-        said = f"{place}: {fault['msg']}".removeprefix(": ")
-        raise InvalidError(f"{named}: {said}, expected settings of models") from error
+        raise InvalidError(f"{named}: {first_fault(error)}") from error
     except InvalidError as error:
         raise InvalidError(f"{named}: {error}") from error
     return found

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from serving_proxy.errors import ProxyError
+from serving_proxy.field_faults import first_fault
 from serving_proxy.records.models import Model, Note, Version
 from serving_proxy.store.database import Database, Writer
 
@@ -216,11 +217,10 @@ class Repository:
         try:
             yield
         except (ValueError, TypeError, RecursionError) as error:
-            said = error.errors()[0] if isinstance(error, ValidationError) else {"msg": str(error)}
-            place = ".".join(map(str, said.get("loc", ())))
-            found = " ".join(f"{place}: {said['msg']}".removeprefix(": ").split())
+            said = first_fault(error) if isinstance(error, ValidationError) else str(error)
+            found = " ".join(said.split())
             path = self._database.path
-            raise ProxyError(f"{path}: {what} is damaged, {found}, expected a record of this proxy") from error
+            raise ProxyError(f"{path}: {what} is damaged, {found}; expected a record of this proxy") from error
 
     def _prune(self, connection: Writer, added: int) -> None:
         self._since_pruning += added

@@ -27,11 +27,11 @@ def refused(*words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "--state-dir: nothing, expected a value"),
-        (["--admin-port", "70000"], "--admin-port: 70000, "),
-        (["--host", "rust"], "--host: 'rust', "),
+        ([], "--state-dir: nothing found, expected a value"),
+        (["--admin-port", "70000"], "--admin-port: 70000 found, "),
+        (["--host", "rust"], "--host: 'rust' found, "),
         (["--allow-op", "MatMul"], "--allow-op 'MatMul': expected an op that is refused, such as ReadFile or PyFunc"),
-        (["--host-processes", "0"], "--host-processes: 0, "),
+        (["--host-processes", "0"], "--host-processes: 0 found, "),
         (["--cpus", "0-99999"], "--cpus: '0-99999', expected CPUs such as 0-3,8"),
         (["--cpus", "60000"], "--cpus: CPUs 60000, expected some of "),
         (["--model-root", "/gone"], "--model-root /gone: not there, expected a folder"),
@@ -43,7 +43,7 @@ def refused(*words: str) -> str:
         ),
         (
             ["--engine", "ray", "--replicas", "few"],
-            "--replicas: 'few', expected a number of at most four digits, or auto",
+            "--replicas: 'few' found, expected a number of at most four digits, or auto",
         ),
         (
             ["--model-store", "/mnt/models"],
@@ -57,7 +57,7 @@ def refused(*words: str) -> str:
             "--admin-address 0.0.0.0: reachable from other machines, and the token would be sent",
         ),
         (["--admin-auth", "none", "--token-file", "TOKEN"], "--admin-auth none: with --token-file "),
-        (["--admin-auth", "what"], "--admin-auth: 'what', "),
+        (["--admin-auth", "what"], "--admin-auth: 'what' found, "),
         (["--admin-tls-cert", "TOKEN"], "--admin-tls-cert, --admin-tls-key: one of them, expected both or none"),
         (
             ["--alert-webhook", "hooks.example/s3cret"],
