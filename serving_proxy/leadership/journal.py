@@ -20,6 +20,7 @@ from serving_proxy.leadership.shared_store import SharedStore
 log = logging.getLogger("serving_proxy.leadership")
 
 LOG, SNAPSHOTS = "log", "snapshots"
+_CHECK = "checks/000000000000"
 SNAPSHOT_EVERY = 500
 _KEPT_SNAPSHOTS = 2
 _OTHER_LEADS = "another proxy leads, expected a request to that one; nothing was changed"
@@ -159,6 +160,11 @@ def create_first_snapshot(store: SharedStore, database: bytes) -> None:
 def write_snapshot(store: SharedStore, number: int, database: bytes) -> None:
     """Write a snapshot, the whole database after a transaction."""
     store.put(snapshot_name(number), database)
+
+
+def write_check(store: SharedStore) -> None:
+    """Write an object that nobody reads; raise the errors of `put`."""
+    store.put(_CHECK, b"")
 
 
 def compact(store: SharedStore) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from serving_proxy.errors import ProxyError, UnavailableError
+from serving_proxy.errors import ExhaustedError, ProxyError, UnavailableError
 from serving_proxy.leadership.journal import (
     LOG,
     SNAPSHOT_EVERY,
@@ -19,6 +20,7 @@ from serving_proxy.leadership.journal import (
     newest_snapshot,
     read_entry,
     snapshot_name,
+    write_check,
     write_snapshot,
 )
 from serving_proxy.leadership.shared_store import OtherStoreError, SharedStore
@@ -112,37 +114,52 @@ class Replica:
     async def keep_snapshots(self) -> None:
         """Write a snapshot whenever the log has grown much since the last one, until the task is cancelled.
 
-        What snapshots make unnecessary is removed here, while the lease is renewed beside it. This proxy stops to lead
-        if the store is no longer the one with its snapshot; a lease apart from the store would not show that.
+        What snapshots make unnecessary is removed here, while the lease is renewed beside it.
         """
-        is_compact = False
+        is_compact, fault = False, ""
         while True:
             number = self._journal.number
             try:
-                await asyncio.to_thread(self._check_store)
                 if number - self._snapshot_at >= SNAPSHOT_EVERY:
                     await asyncio.to_thread(write_snapshot, self._store, number, self.database.serialize())
                     self._snapshot_at, is_compact = number, False
                 if not is_compact:
                     await asyncio.to_thread(compact, self._store)
                     is_compact = True
-            except OtherStoreError as error:
-                log.error("this proxy no longer leads: %s", error)
-                self._journal.diverge()
-                return
+                fault = ""
             except ProxyError as error:
-                log.warning("snapshot: %s", error)
+                if str(error) != fault:
+                    fault = str(error)
+                    log.warning("snapshot: %s", fault)
             await asyncio.sleep(_LOOK_S)
 
-    def _check_store(self) -> None:
-        """Raise OtherStoreError if the newest snapshot cannot be one that this proxy has written."""
+    def check_store(self) -> None:
+        """Check that this leader has the store in which it began to lead.
+
+        Raises
+        ------
+        OtherStoreError
+            The newest snapshot cannot be one that this proxy has written.
+        ProxyError
+            The store cannot be read, or not be written to. A store that is full has been reached; a standby could not
+            write to it either.
+        """
+        # Before the look: another thread may write a snapshot meanwhile.
+        written = self._snapshot_at
         newest = newest_snapshot(self._store)
         # A write that failed may have been carried out all the same.
-        if newest is None or not self._snapshot_at <= newest <= self._journal.number:
+        if newest is None or not written <= newest <= self._journal.number:
             found = "no snapshot" if newest is None else f"a snapshot of transaction {newest}"
-            raise OtherStoreError(
-                f"--shared-store: {found}, expected that of transaction {self._snapshot_at}; is it mounted?"
-            )
+            raise OtherStoreError(f"--shared-store: {found}, expected that of transaction {written}; is it mounted?")
+        try:
+            write_check(self._store)
+        except ExhaustedError as error:
+            if getattr(error.__cause__, "errno", None) not in {errno.ENOSPC, errno.EDQUOT}:
+                raise
+
+    def lose(self) -> None:
+        """Stop to lead."""
+        self._journal.diverge()
 
     def _newest(self) -> int | None:
         """Return the number of the newest snapshot; raise UnavailableError if there is none, but must be one."""

@@ -31,6 +31,7 @@ from serving_proxy.leadership.leases import open_lease
 from serving_proxy.leadership.replica import Replica
 from serving_proxy.leadership.shared_store import open_shared_store
 from serving_proxy.leadership.standby import reopen, stand_by
+from serving_proxy.leadership.watching import patience, watch_store
 from serving_proxy.replicas.driver import Driver
 from serving_proxy.replicas.loop import ReplicaOptions
 from serving_proxy.serve.settings import ServeSettings
@@ -191,7 +192,8 @@ class _Proxy:
         self, plane: Plane, serving: asyncio.Future[None], leadership: Leadership, replica: Replica
     ) -> None:
         log.info("leads", extra={"term": leadership.term, "admin": self.url})
-        tasks = [asyncio.create_task(loop) for loop in (leadership.keep(), replica.keep_snapshots())]
+        watching = watch_store(replica.check_store, replica.lose, patience(self.settings.lease_timeout))
+        tasks = [asyncio.create_task(loop) for loop in (leadership.keep(), replica.keep_snapshots(), watching)]
         lost = asyncio.create_task(leadership.lost.wait())
         try:
             await self._lead(plane, serving, lost)

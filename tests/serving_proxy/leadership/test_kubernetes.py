@@ -14,7 +14,7 @@ import pytest
 from helpers.deploy.api_server import NAMESPACE, ApiServer
 from helpers.proxies.proxy_runs import ProxyThread, wait_for
 from serving_proxy.errors import InvalidError, UnavailableError
-from serving_proxy.leadership import kubernetes
+from serving_proxy.leadership import kubernetes, watching
 from serving_proxy.leadership.kubernetes import KubernetesLease, lease_of_cluster
 from serving_proxy.leadership.leading import Leadership
 from serving_proxy.leadership.lease import Held, renewed
@@ -181,6 +181,22 @@ def test_a_standby_leads_when_the_leader_ends(api: ApiServer, pod: None, tmp_pat
             found = api.leases[NAME]
             assert found["spec"]["leaseTransitions"] == 2
             assert found["metadata"]["annotations"]["recprocessor/url"] == first.url
+
+
+def test_a_leader_that_has_lost_its_store_leads_again_once_it_is_back(
+    api: ApiServer, pod: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "_PATIENCE_S", 1.0)
+    shared = tmp_path / "shared"
+    options = ["--engine", "agents", "--shared-store", f"file://{shared}", "--lease", f"kubernetes:{NAME}"]
+    with ProxyThread(tmp_path / "a", *options, "--lease-timeout", "2") as proxy:
+        wait_for(lambda: _health(proxy) == "ok")
+        shared.rename(tmp_path / "away")
+        # It renews its lease all the time, and nothing is changed.
+        wait_for(lambda: _health(proxy) == "standby")
+        (tmp_path / "away").rename(shared)
+        wait_for(lambda: _health(proxy) == "ok")
+        assert api.leases[NAME]["spec"]["leaseTransitions"] > 1
 
 
 def _health(proxy: ProxyThread) -> str:

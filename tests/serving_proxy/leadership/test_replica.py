@@ -150,24 +150,6 @@ def test_leader_whose_store_is_replaced_by_an_empty_one_confirms_nothing(store: 
     assert list(store.folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("other", ["empty", "of other proxies"])
-def test_leader_that_changes_nothing_notices_that_its_store_is_replaced(
-    store: SharedFolder, tmp_path: Path, other: str
-) -> None:
-    first = Proxy(store, tmp_path / "a")
-    first.lead(1)
-    store.folder.rename(tmp_path / "away")
-    if other == "empty":
-        store.folder.mkdir()
-    else:
-        alien = Proxy(SharedFolder(store.folder), tmp_path / "b")
-        alien.replica.number = 40
-        alien.lead(9)
-    # It would go on until it is cancelled if the store were that of before.
-    asyncio.run(asyncio.wait_for(first.replica.keep_snapshots(), 30))
-    assert first.lost
-
-
 async def _stand_by_until_cut_off(replica: Replica, leadership: Leadership) -> None:
     ended = asyncio.Event()
     standing_by = asyncio.create_task(stand_by(replica, leadership, ended))
