@@ -69,8 +69,6 @@ class Agent:
         What the hosts of this machine understand of it.
     refused : str or None
         Why the state of the proxy is refused.
-    fault : str or None
-        Why no proxy is followed at the moment.
     cores_fault : str
         Why versions do not have the cores of the placement; "": they have.
     """
@@ -88,7 +86,6 @@ class Agent:
         self.applied = (0, 0)
         self.understood = Understood({})
         self.refused: str | None = None
-        self.fault: str | None = None
         self.cores_fault = ""
         self._cpus = frozenset(os.sched_getaffinity(0))
         self._hosts: tuple[HostSeen, ...] = ()
@@ -155,12 +152,12 @@ class Agent:
                 # At first the state is asked for in any case: the agent may have been killed before it wrote it.
                 state = await self._link.desired(self.memory.order if has_asked else None)
             except ProxyError as error:
-                self._note_fault(str(error))
+                self._link.faults.failed("desired", str(error))
                 # Many agents lose the same proxy at the same moment.
                 await asyncio.sleep(delay * random.uniform(0.5, 1.0))
                 delay = min(2 * delay, _LONGEST_RETRY_S)
                 continue
-            self._note_fault(None)
+            self._link.faults.answered("desired", self._link.server)
             delay = _FIRST_RETRY_S
             if state is None:
                 continue
@@ -257,15 +254,6 @@ class Agent:
             log.warning("cores: %s", divided.fault or "as placed")
         # Also without placed cores: those of an earlier placement end.
         return with_cores(body, state.desired, divided.cpus, len(self._cpus))
-
-    def _note_fault(self, fault: str | None) -> None:
-        if fault == self.fault:
-            return
-        self.fault = fault
-        if fault is None:
-            log.info("follows %s", self._link.server)
-        else:
-            log.warning("%s; hosts keep serving", fault)
 
 
 async def run_until(ended: asyncio.Event, *loops: asyncio.Task[None]) -> None:

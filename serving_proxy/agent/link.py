@@ -13,6 +13,7 @@ import httpx
 from pydantic import ValidationError
 
 from serving_proxy.access.certificates import connection_fault, trust
+from serving_proxy.agent.link_faults import LinkFaults
 from serving_proxy.agent.settings import AgentSettings
 from serving_proxy.artifacts.warmups import TOTAL
 from serving_proxy.errors import LateError, ProxyError, UnavailableError, from_status
@@ -34,9 +35,15 @@ class Link:
     Parameters
     ----------
     settings : AgentSettings
+
+    Attributes
+    ----------
+    faults : LinkFaults
+        Logs why the requests that are repeated get no answer.
     """
 
     def __init__(self, settings: AgentSettings) -> None:
+        self.faults = LinkFaults()
         self._settings = settings
         self._servers = list(settings.server)
         self._moved = asyncio.Event()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import random
 import secrets
@@ -26,8 +25,6 @@ from serving_proxy.state_dir.actual import ActualFiles
 from serving_proxy.system.cpus import read_cpus
 from serving_proxy.system.files import read_regular
 from serving_proxy.version import version
-
-log = logging.getLogger("serving_proxy.agent")
 
 _LOOK_S = 0.2
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 0.25, 8.0
@@ -64,7 +61,7 @@ class Reporter:
         # What the proxy has: the stamp of each host's `actual.json`, and all else that matters at once.
         self._told: dict[str, tuple[int, ...]] = {}
         self._told_state: Any = None
-        self._fault = ""
+        self._has_failed = False
         # Before the first desired.json is written for them.
         self._look()
         self._retry_s = _FIRST_RETRY_S
@@ -84,7 +81,7 @@ class Reporter:
                 # Machines that were started together must not report together.
                 due = now + report_in * random.uniform(0.8, 1.0)
                 stats_due = now + stats_in * random.uniform(0.8, 1.0) if with_stats else stats_due
-                not_before = due if self._fault else 0.0
+                not_before = due if self._has_failed else 0.0
             with_changes = asyncio.create_task(self._agent.changed.wait())
             await asyncio.wait([with_changes], timeout=_LOOK_S)
             with_changes.cancel()
@@ -95,13 +92,12 @@ class Reporter:
         try:
             answer = await self._link.report(report)
         except ProxyError as error:
-            if str(error) != self._fault:
-                self._fault = str(error)
-                log.warning("report: %s", error)
-            self._told, self._told_state = {}, None
+            self._link.faults.failed("report", str(error))
+            self._has_failed, self._told, self._told_state = True, {}, None
             self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
             return self._retry_s, 0.0
-        self._fault, self._retry_s = "", _FIRST_RETRY_S
+        self._link.faults.answered("report", self._link.server)
+        self._has_failed, self._retry_s = False, _FIRST_RETRY_S
         self._told = {host: stamp for host, stamp in stamps.items() if host not in answer.unknown}
         self._told_state = state
         if self._logs is not None:
