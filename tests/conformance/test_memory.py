@@ -133,6 +133,7 @@ class GoodClient(Background):
                         self.wrong.append(answer.text)
                     call(message, timeout=60)
                     self.answers += 2
+                    ended.wait(0.005)
                 except (httpx.TransportError, grpc.RpcError) as error:
                     self.wrong.append(repr(error))
 
@@ -195,8 +196,15 @@ def _status_of_large(host: ServedHost, body: bytes) -> int:
         return 429
 
 
-@pytest.mark.parametrize("path", ["/v1/models/ranking:predict", "/v2/models/ranking/infer", "/api/predict/ranking"])
-@pytest.mark.parametrize(("number", "size"), [(24, 63 * MIB), (100, MIB)], ids=["large", "small"])
+@pytest.mark.parametrize(
+    ("path", "number", "size"),
+    [
+        ("/v1/models/ranking:predict", 24, 63 * MIB),
+        ("/v2/models/ranking/infer", 100, MIB),
+        ("/api/predict/ranking", 24, 63 * MIB),
+    ],
+    ids=["tfserving-large", "kserve-small", "eas-large"],
+)
 def test_bombs_over_http_are_refused_while_others_are_served(
     tight: ServedHost, path: str, number: int, size: int
 ) -> None:
@@ -236,7 +244,7 @@ def test_bombs_over_grpc_are_refused_while_others_are_served(
             return grpc.StatusCode.OK
 
         # Their compression takes this side most of the time; together they are more than twice the budget.
-        codes = set(_at_once(20, lambda _: ask(bomb)))
+        codes = set(_at_once(17, lambda _: ask(bomb)))
         assert ask(too_large) == grpc.StatusCode.RESOURCE_EXHAUSTED
     assert codes <= {grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND}
 
@@ -281,7 +289,7 @@ def test_large_claims_of_every_input_are_refused(tight: ServedHost) -> None:
                 call(request, timeout=120)
             return caught.value
 
-        for error in _at_once(80, ask):
+        for error in _at_once(40, ask):
             assert error.code() in REFUSED, error
             assert "64 MiB" in error.details() or "max_request_bytes_in_flight" in error.details()
 
@@ -303,7 +311,7 @@ def test_large_claims_of_rows_are_refused(tight: ServedHost) -> None:
 
     with _others_are_served(tight), grpc.insecure_channel(tight.grpc) as channel:
         call = channel.unary_unary(PREDICT, predict_pb2.PredictRequest.SerializeToString)
-        for code, details in _at_once(80, ask):
+        for code, details in _at_once(40, ask):
             assert code in REFUSED, (code, details)
     # Rows of a dense input.
     request = make_request({"x": np.ones((2 * MIB, 3), np.float32)})
@@ -332,7 +340,7 @@ def test_slow_large_bodies_over_http_do_not_disturb_others(tight: ServedHost, ch
 
     try:
         with _others_are_served(tight):
-            _at_once(80, begin)
+            _at_once(40, begin)
     finally:
         for client in clients:
             client.close()
@@ -384,7 +392,7 @@ def test_slow_large_requests_over_grpc_do_not_disturb_others(tight: ServedHost) 
     calls: list[PartialCall] = []
     try:
         with _others_are_served(tight):
-            for _ in range(60):
+            for _ in range(30):
                 calls.append(PartialCall(tight.grpc, PREDICT, 60 * MIB, 30 * MIB))
             for call in calls:
                 assert call.done.wait(60)
