@@ -32,7 +32,7 @@ def test_single_model_behaves_like_a_queue(cores: int, idle_start_us: float) -> 
 def test_short_time_slices_approach_processor_sharing() -> None:
     """Models that hardly ever have two requests are processor sharing, whose mean is S/(1 - rho) for any S."""
     models = [model(str(number), 1000.0, 10.0, cv=1.0) for number in range(60)]
-    times = np.concatenate(simulate_sessions(models, 1, 400, 1, NONE, slice_us=20.0))
+    times = np.concatenate(simulate_sessions(models, 1, 100, 1, NONE, slice_us=20.0))
     assert times.mean() == pytest.approx(1000 / (1 - 0.6), rel=0.06)
 
 

@@ -4,9 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,7 @@ from graph_tools.readers import read_model
 from graph_tools.verbs.kept_layers import MOST_COMPARISONS
 from helpers.graph_tools.cut_models import run
 from helpers.graph_tools.deep_models import WIDTHS, build_deep, write_requests
+from helpers.system.programs import run_python
 
 pytestmark = pytest.mark.skipif(
     "int8" not in library_info(load_library()).precisions, reason="the CPU has no AVX512_VNNI"
@@ -171,14 +169,18 @@ def test_the_report_is_printed_with_each_kept_layer(tmp_path: Path) -> None:
 
 
 def test_int8_is_not_measured_on_a_cpu_without_it(source: Path, requests: Path, tmp_path: Path) -> None:
-    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    code = """
+        import sys
+        from pathlib import Path
+        from graph_tools import fuse
+        source, requests, out = map(Path, sys.argv[1:])
+        for precision in ("auto", "int8"):
+            fuse(source, out / precision, requests=[requests], samples=8, precision=precision)
+    """
+    run_python(code, source, requests, tmp_path, ONEDNN_MAX_CPU_ISA="AVX2")
     for precision, permitted in (("auto", "bf16"), ("int8", "int8")):
-        out = tmp_path / precision
-        asked = ["--requests", requests, "--samples", "8", "--precision", precision]
-        command = [sys.executable, "-m", "graph_tools", "fuse", source, out, *asked]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        said = json.loads((out / "assets.extra/recprocessor/manifest.json").read_text())["precision"]
+        manifest = tmp_path / precision / "assets.extra" / "recprocessor" / "manifest.json"
+        said = json.loads(manifest.read_text())["precision"]
         assert said["permitted"] == permitted
         assert said["int8"]["certificate"] is None
         assert said["int8"]["reason"].endswith("not measured: libprocessor has no int8 arithmetic on this CPU")
