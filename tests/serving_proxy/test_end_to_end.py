@@ -53,7 +53,9 @@ def client(proxy: ProxyProcess) -> Iterator[Client]:
 
 def rest(client: Client) -> httpx.Client:
     """Make a client of the host."""
-    return httpx.Client(base_url="http://" + client.status()["hosts"][0]["endpoints"]["rest"], trust_env=False)
+    return httpx.Client(
+        base_url="http://" + client.status()["hosts"][0]["endpoints"]["rest"], trust_env=False, timeout=60
+    )
 
 
 def answered_by(http: httpx.Client, key: str) -> int:
@@ -162,5 +164,5 @@ def test_undeploy_stops_serving(proxy: ProxyProcess, client: Client) -> None:
     client.undeploy("ranking")
     wait_for(lambda: {version["state"] for version in client.versions("ranking")["versions"]} == {"stopped"})
     pid = client.status()["hosts"][0]["pid"]
-    assert proxy.stop(40) == 0
+    assert proxy.stop() == 0
     assert not Path(f"/proc/{pid}").exists()

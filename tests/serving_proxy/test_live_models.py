@@ -24,7 +24,10 @@ from serving_proxy.artifacts.timelines import TimelineUpload
 from serving_proxy.artifacts.urls import StoreUrl, parse_url
 from serving_proxy.errors import NotFoundError, PreconditionError
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+# Workers have a low priority: while other tests run, they take many times as long.
+_OPTIMIZED_S = 600.0
 
 IDS = {"ids": np.arange(16, dtype=np.int64)}
 
@@ -91,13 +94,13 @@ def test_variants_share_the_base_and_answer_like_artifacts_of_their_own(
                 precision="fp32",
                 follow=str(timeline),
                 wait=True,
-                timeout=120,
+                timeout=_OPTIMIZED_S,
             )
             stored.append(stored_bytes(proxy.state_dir))
         assert stored[0] == stored[1] == stored[2] > 0
         assert len({version["path"] for version in client.versions("variants")["versions"]}) == 1
         address = "http://" + client.status()["hosts"][0]["endpoints"]["rest"]
-        with httpx.Client(base_url=address, trust_env=False) as http:
+        with httpx.Client(base_url=address, trust_env=False, timeout=60) as http:
             answers = {
                 number: decode(http.post(f"/v1/models/variants/versions/{number}:eas", content=encode(IDS)).content)
                 for number in exports
@@ -119,11 +122,11 @@ def test_a_deployed_tier_decides_where_tables_are(proxy: ProxyProcess, exports: 
                 optimize=True,
                 precision="fp32",
                 wait=True,
-                timeout=120,
+                timeout=_OPTIMIZED_S,
                 tables=tables,
             )
         address = "http://" + client.status()["hosts"][0]["endpoints"]["rest"]
-        with httpx.Client(base_url=address, trust_env=False) as http:
+        with httpx.Client(base_url=address, trust_env=False, timeout=60) as http:
             answers = [
                 decode(http.post(f"/v1/models/tiers/versions/{number}:eas", content=encode(IDS)).content)["score"]
                 for number in tiers
@@ -146,9 +149,11 @@ def test_deltas_in_a_store_are_followed(
     make_delta(exports[1], exports[2], tmp_path / "timeline")
     upload = TimelineUpload(tmp_path / "timeline", stored_deltas)
     with proxy.client() as client:
-        client.deploy("stored", exports[1], version=1, optimize=True, follow=str(stored_deltas), wait=True, timeout=120)
+        client.deploy(
+            "stored", exports[1], version=1, optimize=True, follow=str(stored_deltas), wait=True, timeout=_OPTIMIZED_S
+        )
         address = "http://" + client.status()["hosts"][0]["endpoints"]["rest"]
-        with httpx.Client(base_url=address, trust_env=False) as http:
+        with httpx.Client(base_url=address, trust_env=False, timeout=60) as http:
             assert upload.step() == 1
             answer = http.post("/v1/models/stored:eas", content=encode(IDS), headers={"x-min-epoch": "1"})
             assert answer.status_code == 200, answer.text
@@ -164,7 +169,13 @@ def test_a_deployment_fails_if_its_timeline_does_not_fit(
         for _ in range(2):
             with pytest.raises(PreconditionError, match=r"/1: ready at epoch 0, but host-0 does not follow .*foreign"):
                 client.deploy(
-                    "misfits", exports[1], version=1, optimize=True, follow=str(foreign.folder), wait=True, timeout=120
+                    "misfits",
+                    exports[1],
+                    version=1,
+                    optimize=True,
+                    follow=str(foreign.folder),
+                    wait=True,
+                    timeout=_OPTIMIZED_S,
                 )
         (event,) = wait_for(lambda: [event for event in client.events(model="misfits") if event["kind"] == "follow"])
         assert "another lineage" in event["message"]
@@ -174,5 +185,11 @@ def test_a_deployment_fails_if_its_timeline_does_not_fit(
             client.deploy("misfits", exports[1], version=3, follow=str(foreign.folder))
         (tmp_path / "fits").mkdir()
         client.deploy(
-            "misfits", exports[1], version=1, optimize=True, follow=str(tmp_path / "fits"), wait=True, timeout=60
+            "misfits",
+            exports[1],
+            version=1,
+            optimize=True,
+            follow=str(tmp_path / "fits"),
+            wait=True,
+            timeout=_OPTIMIZED_S,
         )

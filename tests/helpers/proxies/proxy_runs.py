@@ -37,7 +37,10 @@ def write_model(folder: Path, inputs: dict[str, int] | None = None, signature: s
         made.inputs[name].tensor_shape.dim.add(size=-1)
     made.outputs["y"].dtype = 1
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "saved_model.pb").write_bytes(message.SerializeToString())
+    # As a whole: a proxy may follow the folder above it.
+    draft = folder / "saved_model.pb.draft"
+    draft.write_bytes(message.SerializeToString())
+    draft.rename(folder / "saved_model.pb")
     return folder
 
 

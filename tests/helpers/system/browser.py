@@ -61,7 +61,7 @@ class Visit:
     def __init__(self, browser: Browser, url: str, **options: Any) -> None:
         self.context = browser.new_context(**options)
         self.page: Page = self.context.new_page()
-        self.page.set_default_timeout(30_000)
+        self.page.set_default_timeout(60_000)
         self.url = url
         self.complaints: list[str] = []
         self.asked: list[str] = []

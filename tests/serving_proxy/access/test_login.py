@@ -14,7 +14,7 @@ from serving_proxy.access import login
 
 
 def browser(proxy: ProxyThread, **headers: str) -> httpx.Client:
-    return httpx.Client(base_url=proxy.url, headers=headers, trust_env=False)
+    return httpx.Client(base_url=proxy.url, headers=headers, trust_env=False, timeout=60)
 
 
 def token_of(proxy: ProxyThread) -> str:
@@ -40,14 +40,17 @@ def test_a_session_needs_its_cookie_and_its_key(proxy: ProxyThread) -> None:
         # Another session's key does not fit.
         with browser(proxy) as other:
             assert http.get("/v1/status", headers={"X-Session-Key": log_in(other, token_of(proxy))}).status_code == 401
-    assert httpx.get(proxy.url + "/v1/status", headers={"X-Session-Key": key}, trust_env=False).status_code == 401
+    assert (
+        httpx.get(proxy.url + "/v1/status", headers={"X-Session-Key": key}, trust_env=False, timeout=60).status_code
+        == 401
+    )
 
 
 @pytest.mark.parametrize("cookie", ["", "x", "1.2.3", "9999999999.00.00", "a=b; c", '"', "\\377", "9" * 5000 + ".a.b"])
 def test_forged_cookies_are_refused(proxy: ProxyThread, cookie: str) -> None:
     port = httpx.URL(proxy.url).port
     headers = {"Cookie": f"{login.cookie_name(port or 0)}={cookie}", "X-Session-Key": "x"}
-    assert httpx.get(proxy.url + "/v1/status", headers=headers, trust_env=False).status_code == 401
+    assert httpx.get(proxy.url + "/v1/status", headers=headers, trust_env=False, timeout=60).status_code == 401
 
 
 def test_a_session_ends_at_logout_or_when_it_expires(proxy: ProxyThread, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,14 +59,14 @@ def test_a_session_ends_at_logout_or_when_it_expires(proxy: ProxyThread, monkeyp
         cookies = dict(http.cookies)
         assert http.post("/v1/logout", headers=headers).status_code == 204
         assert dict(http.cookies) == {}
-        with httpx.Client(base_url=proxy.url, cookies=cookies, headers=headers, trust_env=False) as again:
+        with httpx.Client(base_url=proxy.url, cookies=cookies, headers=headers, trust_env=False, timeout=60) as again:
             assert again.get("/v1/status").status_code == 401
     with browser(proxy) as http:
         headers = {"X-Session-Key": log_in(http, token_of(proxy))}
         jar = dict(http.cookies)
         assert http.get("/v1/status", headers=headers).status_code == 200
         monkeypatch.setattr(login, "time", SimpleNamespace(time=lambda: time.time() + login.LASTS_S + 1))
-        with httpx.Client(base_url=proxy.url, cookies=jar, headers=headers, trust_env=False) as later:
+        with httpx.Client(base_url=proxy.url, cookies=jar, headers=headers, trust_env=False, timeout=60) as later:
             assert later.get("/v1/status").status_code == 401
 
 
@@ -82,10 +85,10 @@ def test_other_sites_cannot_log_in_or_use_a_session(proxy: ProxyThread) -> None:
 
 @pytest.mark.parametrize("body", [{"token": "wrong-token-of-some-length"}, {"token": ""}, {}, {"token": 1}, []])
 def test_wrong_logins_are_refused(proxy: ProxyThread, body: object) -> None:
-    answer = httpx.post(proxy.url + "/v1/login", json=body, trust_env=False)
+    answer = httpx.post(proxy.url + "/v1/login", json=body, trust_env=False, timeout=60)
     assert answer.status_code in {400, 401}
     assert "set-cookie" not in answer.headers
 
 
 def test_without_a_token_there_is_no_login(open_proxy: ProxyThread) -> None:
-    assert httpx.post(open_proxy.url + "/v1/login", json={"token": "x"}, trust_env=False).status_code == 404
+    assert httpx.post(open_proxy.url + "/v1/login", json={"token": "x"}, trust_env=False, timeout=60).status_code == 404

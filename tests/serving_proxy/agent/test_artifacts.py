@@ -52,9 +52,9 @@ def test_machine_fetches_what_the_proxy_has_stored(tmp_path: Path) -> None:
         assert Path(entry["path"]).parent == machine.state_dir / "models" / "models"
         assert_same(model, Path(entry["path"]))
         # Another model with the same files, from the store: the machine has one folder for both.
-        client.deploy("twin", "s3://models/fleet/ranking/7", wait=True, timeout=60)
+        client.deploy("twin", "s3://models/fleet/ranking/7", wait=True, timeout=120)
         assert machine.desired()["models"]["twin"]["versions"]["7"]["path"] == entry["path"]
-        client.deploy("after", str(write_model(tmp_path / "export" / "8")), wait=True, timeout=60)
+        client.deploy("after", str(write_model(tmp_path / "export" / "8")), wait=True, timeout=120)
         for name in ("ranking", "twin"):
             (version,) = client.versions(name)["versions"]
             assert version["state"] == "ready", name

@@ -84,7 +84,7 @@ def test_agent_writes_the_cores_of_its_machine(tmp_path: Path) -> None:
         desired = {"schema": 1, "models": {"a": model, "b": model}}
         agent.accept(MachineState(term=1, generation=1, desired=desired, cores=placed))
         task = asyncio.create_task(agent.apply())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while agent.applied != (1, 1):
                 await asyncio.sleep(0.01)
         task.cancel()

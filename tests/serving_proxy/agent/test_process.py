@@ -37,14 +37,16 @@ def test_versions_reach_all_machines_with_one_generation(
 ) -> None:
     proxy, machines = fleet
     with proxy.client() as client:
-        client.deploy(name, model(1), wait=True, timeout=30)
-        found = client.deploy(name, model(2), wait=True, timeout=30, traffic=10)["model"]
+        client.deploy(name, model(1), wait=True, timeout=120)
+        found = client.deploy(name, model(2), wait=True, timeout=120, traffic=10)["model"]
         second = next(version for version in found["versions"] if version["version"] == 2)
         assert set(second["hosts"]) == {"m1/host-0", "m2/host-0"}
         client.promote(name, 2)
         wait_for(lambda: all(machine.desired()["models"][name]["baseline"] == 2 for machine in machines))
-        status = client.status()
-        assert {machine.desired()["generation"] for machine in machines} == {status["generation"]}
+        wait_for(
+            lambda: {client.status()["generation"]} == {machine.desired()["generation"] for machine in machines},
+            what="one generation everywhere",
+        )
         wait_for(lambda: [machine["state"] for machine in client.status()["machines"]] == ["current", "current"])
         client.rollback(name)
         wait_for(lambda: all(machine.desired()["models"][name]["baseline"] == 1 for machine in machines))
@@ -55,7 +57,7 @@ def test_machine_that_was_away_comes_back_to_the_newest_state(
 ) -> None:
     proxy, (first, second) = fleet
     with proxy.client() as client:
-        client.deploy(name, model(1), wait=True, timeout=30)
+        client.deploy(name, model(1), wait=True, timeout=120)
         wait_for(lambda: second.versions(name) == [1])
         second.stop()
         wait_for(lambda: [m["state"] for m in client.status()["machines"]] == ["current", "away"])
@@ -64,7 +66,7 @@ def test_machine_that_was_away_comes_back_to_the_newest_state(
         assert (here["machine"], here["away_for"], away["machine"]) == ("m1", None, "m2")
         assert away["away_for"] > SILENT_S / 2
         wait_for(lambda: any("m2: away" in event["message"] for event in client.events()))
-        client.deploy(name, model(2), wait=True, timeout=30)
+        client.deploy(name, model(2), wait=True, timeout=120)
         client.promote(name, 2)
         wait_for(lambda: first.desired()["models"][name]["baseline"] == 2)
         assert second.desired()["models"][name]["baseline"] == 1
@@ -81,10 +83,10 @@ def test_version_that_one_machine_cannot_load_fails(
         folder = model(1)
         (folder / "refuse").write_text("out of memory")
         with pytest.raises(PreconditionError, match=r"m[12]/host-0: out of memory"):
-            client.deploy(name, folder, wait=True, timeout=30)
+            client.deploy(name, folder, wait=True, timeout=120)
         # The command is repeated: the version is still there, and has still failed.
         with pytest.raises(PreconditionError, match=r"m[12]/host-0: out of memory"):
-            client.deploy(name, folder, wait=True, timeout=30)
+            client.deploy(name, folder, wait=True, timeout=120)
 
 
 def test_proxy_that_is_restarted_changes_nothing(tmp_path: Path) -> None:
@@ -94,8 +96,9 @@ def test_proxy_that_is_restarted_changes_nothing(tmp_path: Path) -> None:
     with proxy, proxy.client() as client:
         machine = Machine.of(proxy, "m")
         machine.__enter__()
-        client.deploy("ranking", write_model(tmp_path / "1"), wait=True, timeout=30)
-        before = wait_for(lambda: machine.versions("ranking") and machine.desired())
+        client.deploy("ranking", write_model(tmp_path / "1"), wait=True, timeout=120)
+        wait_for(lambda: [m["state"] for m in client.status()["machines"]] == ["current"])
+        before = machine.desired()
     try:
         assert machine.desired() == before
         with ProxyThread(tmp_path, "--engine", "agents", "--admin-port", port) as again, again.client() as client:
@@ -152,7 +155,7 @@ def test_wrong_token_and_wrong_authority_are_refused(tmp_path: Path) -> None:
         for machine in made:
             machine.start()
         context = ssl.create_default_context(cafile=str(right.chain))
-        trusted = httpx.Client(base_url=proxy.url, verify=context, trust_env=False)
+        trusted = httpx.Client(base_url=proxy.url, verify=context, trust_env=False, timeout=60)
         read = lambda: trusted.get("/v1/status", headers=proxy.headers()).json()["machines"]  # noqa: E731
         wait_for(lambda: [machine["name"] for machine in read()] == ["good"])
         # The token of agents permits nothing else.

@@ -13,7 +13,9 @@ from helpers.proxies.proxy_runs import ProxyThread
 
 @pytest.fixture(scope="module")
 def described(proxy: ProxyThread) -> dict[str, Any]:
-    found: dict[str, Any] = httpx.get(f"{proxy.url}/openapi.json", headers=proxy.headers(), trust_env=False).json()
+    found: dict[str, Any] = httpx.get(
+        f"{proxy.url}/openapi.json", headers=proxy.headers(), trust_env=False, timeout=60
+    ).json()
     return found
 
 
@@ -42,4 +44,4 @@ def test_every_operation_has_a_description_and_its_own_id(described: dict[str, A
 
 def test_pages_that_load_files_from_other_servers_are_off(proxy: ProxyThread) -> None:
     for path in ("/docs", "/redoc"):
-        assert httpx.get(proxy.url + path, headers=proxy.headers(), trust_env=False).status_code == 404
+        assert httpx.get(proxy.url + path, headers=proxy.headers(), trust_env=False, timeout=60).status_code == 404

@@ -71,7 +71,7 @@ def test_a_bad_variant_of_a_running_proxy_loses_its_traffic(
     shown = client.versions(name)["versions"][1]
     assert shown["role"] == "rolled back"
     assert client.guard(name)["versions"]["3"]["ruling"] in {"ok", "wait"}
-    metrics = httpx.get(f"{proxy.url}/metrics", headers=proxy.headers()).text
+    metrics = httpx.get(f"{proxy.url}/metrics", headers=proxy.headers(), timeout=60).text
     assert f'recprocessor_proxy_guard_ruling{{model="{name}",ruling=' in metrics
     assert f'recprocessor_proxy_live_overlay_bytes{{model="{name}",version="3"}} 8.4e+06' in metrics
     # Any point will do: the latest ones were taken when no requests came any more.

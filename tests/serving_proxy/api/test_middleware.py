@@ -31,7 +31,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyThread]:
 
 
 def ask(proxy: ProxyThread, path: str = "/v1/status", method: str = "GET", **values: object) -> httpx.Response:
-    return httpx.request(method, proxy.url + path, trust_env=False, **values)  # type: ignore[arg-type]
+    return httpx.request(method, proxy.url + path, trust_env=False, timeout=60, **values)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_stream_sends_events_when_they_happen(proxy: ProxyThread, client: Client
     client.pause(name)
     got: list[dict[str, Any]] = []
     while not got or got[-1]["kind"] != "pause":
-        kind, event = queue.get(timeout=30)
+        kind, event = queue.get(timeout=60)
         assert kind == "event"
         got.append(event)
     assert [event["id"] for event in got] == sorted({event["id"] for event in got})
@@ -46,16 +46,16 @@ def test_stream_sends_missed_events_first(proxy: ProxyThread, client: Client, mo
     client.deploy(name, model(3), wait=True)
     first = client.events(model=name)[0]["id"]
     queue, _ = listen(proxy, "events", after=first)
-    assert queue.get(timeout=30)[1]["id"] == first + 1
+    assert queue.get(timeout=60)[1]["id"] == first + 1
 
 
 def test_stream_sends_the_status_when_it_changes(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
     queue, _ = listen(proxy, "status")
-    assert queue.get(timeout=30)[0] == "status"
+    assert queue.get(timeout=60)[0] == "status"
     client.deploy(name, model(3))
 
     def ready() -> bool:
-        kind, status = queue.get(timeout=30)
+        kind, status = queue.get(timeout=60)
         assert kind == "status"
         states = [v["state"] for model in status["models"] if model["name"] == name for v in model["versions"]]
         return states == ["ready"]
@@ -66,7 +66,7 @@ def test_stream_sends_the_status_when_it_changes(proxy: ProxyThread, client: Cli
 def test_streams_end_with_the_proxy(tmp_path: Path) -> None:
     with ProxyThread(tmp_path, host="none") as proxy:
         queue, thread = listen(proxy)
-        assert queue.get(timeout=30)
+        assert queue.get(timeout=60)
         proxy.stop()
         thread.join(30)
         assert not thread.is_alive()

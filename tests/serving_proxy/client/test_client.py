@@ -64,9 +64,9 @@ def test_client_waits_for_a_proxy_that_is_starting() -> None:
 
         said: list[str] = []
         threading.Timer(1.5, start).start()
-        with Client(url, start_timeout=20, told=said.append) as client:
+        with Client(url, start_timeout=60, told=said.append) as client:
             assert client.status() == {"pid": 17}
-        assert said == [f"{url}: connection refused, waiting 20 s for a proxy to start"]
+        assert said == [f"{url}: connection refused, waiting 60 s for a proxy to start"]
 
 
 def test_client_waits_only_after_a_refused_connection() -> None:

@@ -315,8 +315,8 @@ def test_a_hot_baseline_gets_cores_and_variants_are_pooled(tmp_path: Path) -> No
             path = write_model(tmp_path / "models" / str(number))
             client.deploy("ranking", str(path), traffic=None if number == 3 else 10, wait=True)
         with _asked(host, {3: 6000, 4: 60, 5: 60}):
-            wait_for(lambda: len(owners().get(3, ())) >= 6, 30, "a baseline with six cores")
-            wait_for(lambda: not owners()[3] & owners()[4], 30, "cores that are not shared")
+            wait_for(lambda: len(owners().get(3, ())) >= 6, 60, "a baseline with six cores")
+            wait_for(lambda: not owners()[3] & owners()[4], 60, "cores that are not shared")
         assert owners()[4] == owners()[5]
         view = client.machine()["cores"]
         assert view["mode"] == "control"
@@ -324,7 +324,7 @@ def test_a_hot_baseline_gets_cores_and_variants_are_pooled(tmp_path: Path) -> No
         lines = client.explain("ranking")["versions"]
         assert any("Cores (control): CPUs" in line for line in lines["3"])
         assert any("shared with ranking/5" in line for line in lines["4"])
-        metrics = httpx.get(f"{proxy.url}/metrics", headers=proxy.headers()).text
+        metrics = httpx.get(f"{proxy.url}/metrics", headers=proxy.headers(), timeout=60).text
         assert 'recprocessor_proxy_cores{model="ranking",version="3"}' in metrics
         assert proxy.desired()["models"]["ranking"]["versions"]["3"]["config"]["worker_threads"] >= 1
         client.deploy("ranking", str(tmp_path / "models" / "5"), cpuset="0")

@@ -20,7 +20,10 @@ from serving_proxy import Client
 from serving_proxy.cores import profiler
 from serving_proxy.errors import InvalidError
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+# Workers have a low priority: while other tests run, they take many times as long.
+_PROFILED_S = 600.0
 
 ROWS = (1, 8)
 
@@ -78,18 +81,22 @@ def test_a_version_is_profiled_once_it_is_ready_and_goes_on_where_it_was_left(
     left_behind(models[3].resolve())
     client.deploy(name, models[3], wait=True)
     assert client.versions(name)["versions"][0]["state"] == "ready"
-    wait_for(lambda: "measured here" in figures(client, name, 3), 60, "a profile")
-    wait_for(lambda: jobs(client, name) == ["succeeded"], 60, "the end of its job")
+    wait_for(lambda: "measured here" in figures(client, name, 3), _PROFILED_S, "a profile")
+    wait_for(lambda: jobs(client, name) == ["succeeded"], _PROFILED_S, "the end of its job")
     (file,) = (proxy.state_dir / "profiles").glob("*.json")
     made = load_profile(file)
     assert set(made.points) == {(1, rows) for rows in ROWS}
     assert made.points[1, 1] == pytest.approx(before.points[1, 1], abs=1e-3)
     assert list(unfinished.iterdir()) == []
-    (stored,) = wait_for(lambda: list((proxy.folder / "store" / "profiles").glob("*/*.json")), 60, "a stored profile")
+    (stored,) = wait_for(
+        lambda: list((proxy.folder / "store" / "profiles").glob("*/*.json")), _PROFILED_S, "a stored profile"
+    )
     assert stored.read_bytes() == file.read_bytes()
     # Other weights: one check point, which decides.
     client.deploy(name, models[4], traffic=10, wait=True)
-    wait_for(lambda: len(jobs(client, name)) == 2 and "running" not in jobs(client, name), 60, "a second profile")
+    wait_for(
+        lambda: len(jobs(client, name)) == 2 and "running" not in jobs(client, name), _PROFILED_S, "a second profile"
+    )
     found = figures(client, name, 4)
     assert ("one measured point confirms" in found) == (len(list((proxy.state_dir / "profiles").glob("*.json"))) == 1)
     assert "measured here" in found or "one measured point confirms" in found
@@ -101,7 +108,7 @@ def test_a_version_that_cannot_be_profiled_serves_and_is_not_retried(
     proxy: ProxyThread, client: Client, models: dict[int, Path], name: str
 ) -> None:
     client.deploy(name, models[9], wait=True)
-    wait_for(lambda: jobs(client, name) == ["failed"], 60, "a job that failed")
+    wait_for(lambda: jobs(client, name) == ["failed"], _PROFILED_S, "a job that failed")
     assert client.versions(name)["versions"][0]["state"] == "ready"
     (event,) = [event for event in client.events(model=name) if event["kind"] == "profile"]
     assert "was not profiled, and is planned from its measured requests" in event["message"]
@@ -125,9 +132,9 @@ def test_a_worker_that_is_killed_is_started_again(
     proxy: ProxyThread, client: Client, models: dict[int, Path], name: str
 ) -> None:
     client.deploy(name, models[6], wait=True)
-    (pid,) = wait_for(workers, 60, "a worker")
+    (pid,) = wait_for(workers, _PROFILED_S, "a worker")
     os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: sorted(jobs(client, name)) == ["failed", "succeeded"], 60, "a second job that works")
+    wait_for(lambda: sorted(jobs(client, name)) == ["failed", "succeeded"], _PROFILED_S, "a second job that works")
     events = [event["message"] for event in client.events(model=name) if event["kind"] == "profile"]
     assert "could not be profiled, and the proxy tries again" in events[0]
     assert "ended by SIGKILL" in events[0]
@@ -138,9 +145,9 @@ def test_profiling_waits_for_free_memory(
 ) -> None:
     monkeypatch.setattr(profiler, "_available_bytes", lambda: 2**20)
     client.deploy(name, models[7], wait=True)
-    wait_for(lambda: jobs(client, name)[:2] == ["failed", "failed"], 60, "two jobs that find no memory")
+    wait_for(lambda: jobs(client, name)[:2] == ["failed", "failed"], _PROFILED_S, "two jobs that find no memory")
     monkeypatch.undo()
-    wait_for(lambda: jobs(client, name)[0] == "succeeded", 60, "a job that finds it")
+    wait_for(lambda: jobs(client, name)[0] == "succeeded", _PROFILED_S, "a job that finds it")
     assert len([event for event in client.events(model=name) if event["kind"] == "profile"]) == 2
 
 
@@ -155,7 +162,7 @@ def test_a_profile_that_is_given_is_planned_with(
     client.deploy(name, models[5], slo_p99_ms=10.0)
     assert "given" in figures(client, name, 5)
     client.deploy(name, models[5], profile="auto")
-    wait_for(lambda: jobs(client, name) == ["succeeded"], 60, "a measurement in its place")
+    wait_for(lambda: jobs(client, name) == ["succeeded"], _PROFILED_S, "a measurement in its place")
     wait_for(lambda: "given" not in figures(client, name, 5))
 
 
@@ -167,15 +174,19 @@ def test_another_machine_gets_a_profile_that_was_given(
     client.deploy(name, models[5], profile=str(file), wait=True)
     model = f"file://{store}/{name}/5"
     pointers = store / "profiles" / "given" / "models"
-    wait_for(lambda: any(model in path.read_text() for path in pointers.glob("*.json")), 60, "an uploaded profile")
+    wait_for(
+        lambda: any(model in path.read_text() for path in pointers.glob("*.json")), _PROFILED_S, "an uploaded profile"
+    )
     options = ["--cores", "plan", "--maintenance-cpus", "0", "--model-store", f"file://{store}"]
     with ProxyThread(tmp_path / "other", *options) as other, other.client() as there:
         there.deploy(name, model, wait=True)
         given = other.state_dir / "profiles" / f"{fingerprint(models[5])}-given.json"
-        wait_for(given.exists, 60, "the profile of another machine")
+        wait_for(given.exists, _PROFILED_S, "the profile of another machine")
         assert given.read_bytes() == file.read_bytes()
     client.deploy(name, models[5], profile="auto")
-    wait_for(lambda: not any(model in path.read_text() for path in pointers.glob("*.json")), 60, "a removed profile")
+    wait_for(
+        lambda: not any(model in path.read_text() for path in pointers.glob("*.json")), _PROFILED_S, "a removed profile"
+    )
 
 
 def test_a_wrong_profile_is_refused(client: Client, models: dict[int, Path], name: str, tmp_path: Path) -> None:

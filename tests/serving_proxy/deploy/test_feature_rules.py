@@ -27,22 +27,22 @@ def test_version_that_a_host_cannot_serve_is_refused_with_the_reason(tmp_path: P
     set_features(tmp_path / "state", "version:limits", "model:shadow")
     limits = {"max_in_flight": 5}
     with ProxyThread(tmp_path) as proxy, proxy.client() as client:
-        client.deploy("ranking", write_model(tmp_path / "1"), wait=True, timeout=30)
+        client.deploy("ranking", write_model(tmp_path / "1"), wait=True, timeout=120)
         with pytest.raises(PreconditionError, match=REFUSAL):
-            client.deploy("ranking", write_model(tmp_path / "2"), wait=True, timeout=30, limits=limits, traffic=10)
+            client.deploy("ranking", write_model(tmp_path / "2"), wait=True, timeout=120, limits=limits, traffic=10)
         assert list(proxy.desired()["models"]["ranking"]["versions"]) == ["1"]
         failed = client.versions("ranking")["versions"][-1]
         assert (failed["state"], failed["version"]) == ("failed", 2)
         assert client.status()["hosts"][0]["version"] == "9.1"
         with pytest.raises(PreconditionError, match="ranking: needs model:shadow"):
-            client.deploy("ranking", write_model(tmp_path / "3"), wait=True, timeout=30, shadow=10)
+            client.deploy("ranking", write_model(tmp_path / "3"), wait=True, timeout=120, shadow=10)
         # Once the host is upgraded, the same command succeeds.
         set_features(tmp_path / "state")
 
         def is_deployed() -> bool:
             # Until the host has reported its new features, the command is refused.
             with contextlib.suppress(PreconditionError):
-                client.deploy("ranking", tmp_path / "2", wait=True, timeout=30, limits=limits, traffic=10)
+                client.deploy("ranking", tmp_path / "2", wait=True, timeout=120, limits=limits, traffic=10)
             return "2" in proxy.desired()["models"]["ranking"]["versions"]
 
         wait_for(is_deployed)
@@ -56,9 +56,9 @@ def test_machine_of_an_older_release_does_not_get_what_it_cannot_serve(tmp_path:
         Machine.of(proxy, "m-0"),
         Machine.of(proxy, "m-1") as old,
     ):
-        client.deploy("ranking", write_model(tmp_path / "1"), wait=True, timeout=30)
+        client.deploy("ranking", write_model(tmp_path / "1"), wait=True, timeout=120)
         limits = {"max_in_flight": 5}
-        client.deploy("ranking", write_model(tmp_path / "2"), wait=True, timeout=30, limits=limits, traffic=10)
+        client.deploy("ranking", write_model(tmp_path / "2"), wait=True, timeout=120, limits=limits, traffic=10)
         assert old.versions("ranking") == [1, 2]
         # The machine goes back to an earlier release.
         set_features(old.state_dir, "version:limits")

@@ -65,7 +65,7 @@ def test_a_full_disk_is_seen_and_does_not_stop_the_kill_switch(proxy: ProxyProce
             assert arms(proxy) == []
             # The room that was kept for this is used up as well.
             fill(proxy.state_dir)
-            assert client.status()["fault"]
+            wait_for(lambda: client.status()["fault"])
         # What was promised outlives a crash.
         proxy.kill()
         proxy.start()

@@ -131,6 +131,6 @@ def test_values_that_json_cannot_express_are_refused(proxy: ProxyThread, model: 
 
     text = json.dumps({"path": str(model(3)), "config": {"a": 0}}).replace('"a": 0', '"a": 1e400')
     headers = proxy.headers() | {"Content-Type": "application/json"}
-    answer = httpx.post(f"{proxy.url}/v1/models/{name}/deploy", content=text, headers=headers)
+    answer = httpx.post(f"{proxy.url}/v1/models/{name}/deploy", content=text, headers=headers, timeout=60)
     assert answer.status_code == 400, answer.text
     assert "key 'a': inf found" in answer.json()["error"]["message"]

@@ -35,17 +35,17 @@ def test_drained_host_ends_and_is_not_ready_before_the_drain_is_over(tmp_path: P
         for machine in machines:
             set_features(machine, "host:drained")
         with machines[0] as drained, machines[1]:
-            client.deploy("ranking", write_model(tmp_path / "1"), wait=True, timeout=30)
+            client.deploy("ranking", write_model(tmp_path / "1"), wait=True, timeout=120)
             wait_for(lambda: states(client) == {"m-0/host-0": "ready", "m-1/host-0": "ready"})
             client.drain("m-0")
             assert drained.host is not None
-            assert drained.host.wait(30) == 0
+            assert drained.host.wait(60) == 0
             wait_for(lambda: states(client) == {"m-0/host-0": "stopped", "m-1/host-0": "ready"})
             assert [machine["reason"] for machine in client.status()["machines"]] == ["drained", ""]
             # Whatever runs the host starts it again: it loads its versions, and is not ready.
             drained.start_host()
             wait_for(lambda: states(client)["m-0/host-0"] == "starting")
-            client.deploy("ranking", write_model(tmp_path / "2"), wait=True, timeout=30)
+            client.deploy("ranking", write_model(tmp_path / "2"), wait=True, timeout=120)
             assert states(client)["m-0/host-0"] == "starting"
             client.drain("m-0", drain=False)
             wait_for(lambda: states(client) == {"m-0/host-0": "ready", "m-1/host-0": "ready"})

@@ -59,17 +59,17 @@ def test_each_machine_gets_what_is_placed_there_and_ready_means_there(
 ) -> None:
     client.apply_placement(placement(**{name: "m1 m3"}), handover_s=0)
     # No host of the second machine has it, and none is waited for.
-    found = client.deploy(name, model(1), wait=True, timeout=30)["model"]["versions"][0]
+    found = client.deploy(name, model(1), wait=True, timeout=120)["model"]["versions"][0]
     # Once more the same changes nothing.
     before = client.placement()["applied"]
     assert client.apply_placement(placement(**{name: "m1 m3"}), handover_s=0)["applied"] == before
     assert (found["machines"], sorted(found["hosts"])) == (["m1", "m3"], ["m1/host-0", "m3/host-0"])
-    client.deploy(name, model(2), wait=True, timeout=30, traffic=10)
+    client.deploy(name, model(2), wait=True, timeout=120, traffic=10)
     wait_for(lambda: [machine.versions(name) for machine in fleet[1].values()] == [[1, 2], [], [1, 2]])
     assert fleet[1]["m3"].desired()["models"][name]["routing"]["arms"][0]["version"] == 2
     assert "annotations" not in fleet[1]["m3"].desired()["models"][name]
     other = f"{name}-other"
-    client.deploy(other, model(3), wait=True, timeout=30)
+    client.deploy(other, model(3), wait=True, timeout=120)
     assert machines_of(fleet, other) == list(NAMES)
     said = f"{other}: has no entry in the placement, so it is on all machines"
     wait_for(lambda: said in [event["message"] for event in client.events(model=other)])
@@ -78,10 +78,10 @@ def test_each_machine_gets_what_is_placed_there_and_ready_means_there(
 def test_model_moves_once_its_new_machine_is_ready(
     fleet: Fleet, client: Client, name: str, model: Callable[..., Path]
 ) -> None:
-    client.deploy(name, model(1), wait=True, timeout=30)
+    client.deploy(name, model(1), wait=True, timeout=120)
     assert machines_of(fleet, name) == list(NAMES)
     client.apply_placement(placement(**{name: "m1"}), handover_s=0)
-    client.wait_for_placement(30)
+    client.wait_for_placement(60)
     wait_for(lambda: machines_of(fleet, name) == ["m1"])
     # A machine without room; the first keeps the model.
     refusal = fleet[1]["m2"].state_dir / "hosts" / "host-0" / "refuse"
@@ -94,7 +94,7 @@ def test_model_moves_once_its_new_machine_is_ready(
         client.wait_for_placement(0.1)
     assert machines_of(fleet, name) == ["m1", "m2"]
     refusal.unlink()
-    client.wait_for_placement(30)
+    client.wait_for_placement(60)
     wait_for(lambda: machines_of(fleet, name) == ["m2"])
     said = [event["message"] for event in client.events(model=name) if event["kind"] == "placement"]
     assert f"{name}: moves from m1 to m2" in said
@@ -110,7 +110,7 @@ def test_clients_are_told_the_new_machines_once_they_are_ready(
         return [endpoint["machine"] for endpoint in client.endpoints(name)["endpoints"]]
 
     client.apply_placement(placement(**{name: "m1 m2"}), handover_s=0)
-    client.deploy(name, model(1), wait=True, timeout=30)
+    client.deploy(name, model(1), wait=True, timeout=120)
     assert hosts() == ["m1", "m2"]
     (endpoint, _) = client.endpoints(name)["endpoints"]
     assert (endpoint["host"], endpoint["versions"], set(endpoint["addresses"])) == ("m1/host-0", [1], {"grpc", "rest"})
@@ -129,9 +129,9 @@ def test_clients_are_told_the_new_machines_once_they_are_ready(
 def test_model_that_is_placed_on_an_unknown_machine_stays_where_it_is(
     fleet: Fleet, client: Client, name: str, model: Callable[..., Path]
 ) -> None:
-    client.deploy(name, model(1), wait=True, timeout=30)
+    client.deploy(name, model(1), wait=True, timeout=120)
     client.apply_placement(placement(**{name: "m1"}), handover_s=0)
-    client.wait_for_placement(30)
+    client.wait_for_placement(60)
     found = client.apply_placement(placement(**{name: "m9"}), handover_s=0)
     assert "machines that have never reported: m9; nothing moves away for them" in found["remarks"]
     wait_for(lambda: client.placement()["models"][0]["waits_for"] == "m9: has no host that is ready")

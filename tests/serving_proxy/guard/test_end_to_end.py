@@ -67,7 +67,7 @@ def test_variants_that_fail_or_answer_nan_and_a_shadow_that_ranks_otherwise_are_
             now = shown()
             return now[4]["traffic"] == now[6]["traffic"] == 0 and now[5]["shadow"] == 0
 
-        with httpx.Client(base_url=address, trust_env=False, timeout=30) as http:
+        with httpx.Client(base_url=address, trust_env=False, timeout=60) as http:
             wait_for(asked, 180)
             assert {version["role"] for version in shown().values()} == {"baseline", "rolled back"}
             wait_for(
@@ -114,13 +114,15 @@ def test_a_real_baseline_returns_when_it_drifts_from_a_shadow_that_follows_nothi
         def shown() -> dict[str, Any]:
             return client.versions("live")["versions"][0]
 
-        with httpx.Client(base_url=address, trust_env=False, timeout=30) as http:
+        with httpx.Client(base_url=address, trust_env=False, timeout=60) as http:
+            epochs: list[str] = []
 
             def asked() -> str:
                 # Each call has enough requests for a ruling.
                 answers = [http.post("/v1/models/live:eas", content=body) for _ in range(20)]
                 assert {answer.status_code for answer in answers} == {200}
-                return answers[-1].headers["x-model-epoch"]
+                epochs.extend(answer.headers["x-model-epoch"] for answer in answers)
+                return epochs[-1]
 
             def judged(ruling: str) -> bool:
                 asked()
@@ -128,7 +130,8 @@ def test_a_real_baseline_returns_when_it_drifts_from_a_shadow_that_follows_nothi
 
             wait_for(lambda: judged("ok"), 180)
             publish(writer, 1000.0)
-            wait_for(lambda: asked() == "1")
+            # It may be taken back before the last one of twenty requests.
+            wait_for(lambda: asked() and "1" in epochs)
             wait_for(lambda: asked() == "0", 180)
             assert shown()["epoch"] == 0
             assert client.versions("live")["versions"][1]["shadow"] == 100

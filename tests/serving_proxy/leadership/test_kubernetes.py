@@ -20,6 +20,8 @@ from serving_proxy.leadership.leading import Leadership
 from serving_proxy.leadership.lease import Held, renewed
 
 NAME = "recprocessor-proxy"
+# The longest time that a request gets follows from it.
+LASTS_S = 60.0
 
 
 @pytest.fixture
@@ -29,11 +31,11 @@ def api(tmp_path: Path) -> Iterator[ApiServer]:
 
 
 def lease(api: ApiServer) -> KubernetesLease:
-    return KubernetesLease(NAME, NAMESPACE, api.url, api.account, 5.0)
+    return KubernetesLease(NAME, NAMESPACE, api.url, api.account, LASTS_S)
 
 
 def held(term: int, holder: str = "a") -> Held:
-    return Held(term, holder, f"https://{holder}:8502", 5.0)
+    return Held(term, holder, f"https://{holder}:8502", LASTS_S)
 
 
 def test_a_lease_is_taken_renewed_and_released(api: ApiServer) -> None:
@@ -47,9 +49,9 @@ def test_a_lease_is_taken_renewed_and_released(api: ApiServer) -> None:
         assert first.renew(made)
     assert second.read() == made
     spec = api.leases[NAME]["spec"]
-    assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("a", 5, 1)
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("a", LASTS_S, 1)
     assert spec["acquireTime"] < spec["renewTime"]
-    assert first.renew(Held(1, "a", "https://a:8502", 5.0, 4, released=True))
+    assert first.renew(Held(1, "a", "https://a:8502", LASTS_S, 4, released=True))
     found = second.read()
     assert found is not None
     assert found.released
@@ -143,7 +145,7 @@ def test_wrong_tokens_other_authorities_and_a_silent_server_are_named(api: ApiSe
         with pytest.raises(UnavailableError, match=f"certificate verify failed.*expected the API server at {api.url}"):
             lease(api).read()
     with pytest.raises(UnavailableError, match="expected the API server at"):
-        KubernetesLease(NAME, NAMESPACE, other.url, api.account, 5.0).read()
+        KubernetesLease(NAME, NAMESPACE, other.url, api.account, LASTS_S).read()
 
 
 def test_a_proxy_outside_of_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +202,7 @@ def test_a_leader_that_has_lost_its_store_leads_again_once_it_is_back(
 
 
 def _health(proxy: ProxyThread) -> str:
-    return str(httpx.get(f"{proxy.url}/healthz", trust_env=False, timeout=10).json()["status"])
+    return str(httpx.get(f"{proxy.url}/healthz", trust_env=False, timeout=60).json()["status"])
 
 
 def test_a_standby_that_cannot_read_the_lease_says_so(api: ApiServer, pod: None, tmp_path: Path) -> None:
@@ -209,7 +211,7 @@ def test_a_standby_that_cannot_read_the_lease_says_so(api: ApiServer, pod: None,
     with ProxyThread(tmp_path / "a", *options) as proxy:
 
         def said() -> str:
-            return httpx.get(f"{proxy.url}/v1/status", trust_env=False, timeout=10).text
+            return httpx.get(f"{proxy.url}/v1/status", trust_env=False, timeout=60).text
 
         wait_for(lambda: "cannot read the lease or the shared store; its log says why" in said())
         assert _health(proxy) == "standby"

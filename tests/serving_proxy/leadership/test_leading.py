@@ -77,7 +77,7 @@ def test_deposed_proxy_notices_at_the_next_renewal(lease: StoreLease) -> None:
         first = Leadership(lease, "http://a", 0.6)
         assert await first.look()
         assert lease.take(Held(2, "other", "http://b", 0.6))
-        await asyncio.wait_for(first.keep(), 30)
+        await asyncio.wait_for(first.keep(), 60)
         assert first.lost.is_set()
         assert not first.holds()
 
@@ -91,7 +91,7 @@ def test_leader_whose_store_is_replaced_by_an_empty_one_no_longer_leads(lease: S
         shared = tmp_path / "shared"
         shared.rename(tmp_path / "away")
         shared.mkdir()
-        await asyncio.wait_for(first.keep(), 30)
+        await asyncio.wait_for(first.keep(), 60)
         assert first.lost.is_set()
         assert not first.holds()
         assert list(shared.iterdir()) == []
@@ -123,7 +123,7 @@ def test_proxy_that_was_stopped_no_longer_leads_when_it_wakes_up(lease: StoreLea
         assert await first.look()
         clock.now += 100.0
         assert not first.holds()
-        await asyncio.wait_for(first.keep(), 30)
+        await asyncio.wait_for(first.keep(), 60)
         assert first.lost.is_set()
 
     asyncio.run(run())

@@ -153,7 +153,7 @@ def test_leader_whose_store_is_replaced_by_an_empty_one_confirms_nothing(store: 
 async def _stand_by_until_cut_off(replica: Replica, leadership: Leadership) -> None:
     ended = asyncio.Event()
     standing_by = asyncio.create_task(stand_by(replica, leadership, ended))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not leadership.is_cut_off:
             await asyncio.sleep(0.01)
     ended.set()

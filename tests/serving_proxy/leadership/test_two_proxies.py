@@ -72,15 +72,15 @@ def test_standby_takes_over_with_the_whole_state_and_the_former_leader_changes_n
     servers = [proxy.url for proxy in pair.proxies]
     with Machine(pair.folder, "m", *servers, token_file=pair.token_file) as machine:
         with leader.client(TOKEN) as client:
-            client.deploy("ranking", write_model(pair.folder / "models" / "1"), wait=True, timeout=30)
-            client.deploy("ranking", write_model(pair.folder / "models" / "2"), wait=True, timeout=30, traffic=10)
+            client.deploy("ranking", write_model(pair.folder / "models" / "1"), wait=True, timeout=120)
+            client.deploy("ranking", write_model(pair.folder / "models" / "2"), wait=True, timeout=120, traffic=10)
             client.guard("ranking", error_percent=3.0)
             client.apply_placement({"schema": "placement/1", "replicas": [{"model": "ranking", "machine": "m"}]})
             wait_for(lambda: machine.desired()["models"]["ranking"].get("annotations"))
             before, status = machine.desired(), client.status()
             term, generation = status["term"], status["generation"]
             events = [event["message"] for event in client.events()]
-        refused = httpx.get(f"{standby.url}/v1/status", trust_env=False, timeout=30)
+        refused = httpx.get(f"{standby.url}/v1/status", trust_env=False, timeout=60)
         assert refused.status_code == 503
         assert f"{leader.url} leads" in refused.json()["error"]["message"]
         with Client(standby.url, TOKEN) as follower:
@@ -105,7 +105,7 @@ def test_standby_takes_over_with_the_whole_state_and_the_former_leader_changes_n
         leader.process.send_signal(signal.SIGCONT)
         body = {"weights": {"2": 20.0}}
         url, headers = f"{leader.url}/v1/models/ranking/traffic", {"Authorization": f"Bearer {TOKEN}"}
-        assert httpx.put(url, json=body, headers=headers, trust_env=False, timeout=30).status_code == 503
+        assert httpx.put(url, json=body, headers=headers, trust_env=False, timeout=60).status_code == 503
         wait_for(lambda: _status(leader) == "standby")
         assert machine.desired()["models"]["ranking"]["routing"]["arms"][0]["weight"] == 5000
 
@@ -151,7 +151,7 @@ def test_leader_whose_store_was_away_leads_again(tmp_path: Path) -> None:
         # As when its file system is unmounted.
         shared.mkdir()
         wait_for(lambda: _status(proxy) == "standby", 60)
-        assert httpx.get(f"{proxy.url}/healthz", trust_env=False, timeout=30).json()["leader"] is None
+        assert httpx.get(f"{proxy.url}/healthz", trust_env=False, timeout=60).json()["leader"] is None
         assert not (shared / "terms").exists()
         assert not (shared / "log").exists()
         shared.rename(tmp_path / "empty")

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -153,7 +153,7 @@ def test_states_change_without_a_reload(visit: Make, proxy: ProxyThread, tmp_pat
         (slow / "slow").unlink()
         page.locator("article", has=page.locator("#model-changing")).locator(".state.ready").wait_for()
         page.locator("#jobs").wait_for(state="hidden")
-        assert "changing/1: ready" in page.locator("#events").inner_text()
+        page.locator("#events", has_text="changing/1: ready").wait_for()
         client.undeploy("changing")
         page.locator("#model-changing").wait_for(state="detached")
         assert seen.complaints == []
@@ -377,7 +377,7 @@ def test_the_page_shows_the_division_of_cores(chrome: Browser, tmp_path: Path, m
             found: dict[str, str] = running.desired().get("hosts", {}).get("host-0", {}).get("cpusets", {})
             return found
 
-        wait_for(lambda: len(given()) == 3, 30, "a division")
+        wait_for(lambda: len(given()) == 3, 60, "a division")
         seen = Visit(chrome, running.url, viewport={"width": 1280, "height": 900})
         with seen:
             page = seen.live().page
@@ -394,9 +394,13 @@ def test_the_page_shows_the_division_of_cores(chrome: Browser, tmp_path: Path, m
             def agrees() -> bool:
                 return drawn() == {name: read_cpus(text) for name, text in given().items()}
 
-            wait_for(agrees, 30, "a map that agrees with desired.json")
-            pools = client.machine()["cores"]["pools"]
-            assert {name: set(pool["cpus"]) for pool in pools for name in pool["versions"]} == drawn()
-            for pool in pools:
+            wait_for(agrees, 60, "a map that agrees with desired.json")
+
+            def pools() -> list[dict[str, Any]]:
+                found: list[dict[str, Any]] = client.machine()["cores"]["pools"]
+                return found
+
+            wait_for(lambda: {name: set(pool["cpus"]) for pool in pools() for name in pool["versions"]} == drawn())
+            for pool in pools():
                 page.locator("#machine p", has_text=f"{pool['name']}: CPUs").wait_for()
             assert seen.complaints == []

@@ -52,7 +52,7 @@ def test_deployment_reaches_all_replicas_and_a_killed_actor_comes_back(cluster: 
         wait_for(
             lambda: [host["name"] for host in client.status()["hosts"]] == ["replica-0/host-0", "replica-1/host-0"]
         )
-        client.deploy("a", write_model(tmp_path / "models" / "2"), version=2, wait=True, timeout=60)
+        client.deploy("a", write_model(tmp_path / "models" / "2"), version=2, wait=True, timeout=120)
         hosts = {host["name"]: host for host in client.status()["hosts"]}
         assert all(host["alive"] for host in hosts.values())
         killed = hosts["replica-1/host-0"]["pid"]
@@ -70,7 +70,7 @@ def test_deployment_reaches_all_replicas_and_a_killed_actor_comes_back(cluster: 
 
 def parent_of(proxy: RayProxy, name: str) -> tuple[int, int]:
     """Return the process of an actor, and that of its host; zeros if there is none."""
-    host = next(int(host["pid"]) for host in proxy.client().status()["hosts"] if host["name"] == name)
+    host = next((int(host["pid"]) for host in proxy.client().status()["hosts"] if host["name"] == name), 0)
     return parent(host), host
 
 

@@ -54,7 +54,7 @@ def records(path: str | Path) -> list[bytes]:
 def test_logs_of_all_machines_are_listed_merged_and_deleted(
     client: Client, machines: dict[str, Machine], name: str, model: Model
 ) -> None:
-    client.deploy(name, model(1), wait=True, timeout=30)
+    client.deploy(name, model(1), wait=True, timeout=120)
     with pytest.raises(NotFoundError, match="no request in it"):
         client.merge_request_log(name)
     first = write_log(machines["m1"].state_dir, name, 1000, logs(name, 1, 2))
@@ -77,13 +77,13 @@ def test_logs_of_all_machines_are_listed_merged_and_deleted(
 def test_newest_requests_of_machines_warm_up_versions_there(
     client: Client, machines: dict[str, Machine], name: str, model: Model
 ) -> None:
-    client.deploy(name, model(1), wait=True, timeout=30)
+    client.deploy(name, model(1), wait=True, timeout=120)
     write_log(machines["m1"].state_dir, name, 1000, logs(name, 5))
-    client.deploy(name, model(2), warmup="last", wait=True, timeout=30)
+    client.deploy(name, model(2), warmup="last", wait=True, timeout=120)
     for machine in machines.values():
         (file,) = [Path(machine.desired()["models"][name]["versions"]["2"]["warmup_file"])]
         assert records(file) == logs(name, 5)
-    client.deploy(name, model(2), warmup="last", wait=True, timeout=30)
+    client.deploy(name, model(2), warmup="last", wait=True, timeout=120)
 
 
 def test_warm_up_file_of_the_proxy_reaches_a_machine_that_does_not_have_it(
@@ -106,7 +106,7 @@ def test_warm_up_file_of_the_proxy_reaches_a_machine_that_does_not_have_it(
 
     monkeypatch.setattr(Link, "warmup", warmup)
     monkeypatch.setattr("serving_proxy.agent.inputs._places", lambda file, folder: [folder / file.name])
-    client.deploy(name, model(1), warmup=str(given), wait=True, timeout=60)
+    client.deploy(name, model(1), warmup=str(given), wait=True, timeout=120)
     sha256 = hashlib.sha256(data).hexdigest()
     for machine in machines.values():
         file = Path(machine.desired()["models"][name]["versions"]["1"]["warmup_file"])
@@ -116,7 +116,7 @@ def test_warm_up_file_of_the_proxy_reaches_a_machine_that_does_not_have_it(
     # Nothing was sent twice except the part that was lost.
     assert sorted(asked) == sorted([0, 0, 4 << 20, 4 << 20, asked[2]])
     # A version's own file is served, and nothing else of the proxy's machine.
-    agent = httpx.Client(base_url=proxy.url, headers=proxy.headers(), trust_env=False)
+    agent = httpx.Client(base_url=proxy.url, headers=proxy.headers(), trust_env=False, timeout=60)
     assert agent.get(f"/v1/agents/m1/warmups/{sha256[:32]}.bin?start=5").content == data[5 : 5 + (4 << 20)]
     for other in ("0" * 32, "proxy.lock", "..%2Fadmin.token"):
         assert agent.get(f"/v1/agents/m1/warmups/{other}").status_code == 404
@@ -128,7 +128,7 @@ def test_machine_that_is_away_or_of_an_earlier_release_is_named(
 ) -> None:  # fmt: skip
     given = model(3) / "requests"
     given.write_bytes(b"".join(map(framed, logs(name, 1))))
-    client.deploy(name, model(1), warmup=str(given), wait=True, timeout=30)
+    client.deploy(name, model(1), warmup=str(given), wait=True, timeout=120)
     write_log(machines["m1"].state_dir, name, 1000, logs(name, 1))
     machines["m2"].stop()
     try:
@@ -164,7 +164,7 @@ def test_machine_that_is_away_or_of_an_earlier_release_is_named(
 def test_requests_are_sent_in_parts_and_continue_after_a_break(
     client: Client, machines: dict[str, Machine], name: str, model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client.deploy(name, model(1), wait=True, timeout=30)
+    client.deploy(name, model(1), wait=True, timeout=120)
     large = [os.urandom(1 << 20) for _ in range(9)]
     write_log(machines["m1"].state_dir, name, 1000, large)
     real, starts = Link.send, list[int]()
@@ -187,13 +187,13 @@ def test_machine_sends_no_more_than_it_is_asked_for(
     proxy: ProxyThread, client: Client, machines: dict[str, Machine], name: str, model: Model,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    client.deploy(name, model(1), wait=True, timeout=30)
+    client.deploy(name, model(1), wait=True, timeout=120)
     monkeypatch.setattr("serving_proxy.fleet.logs._MOST_BYTES", 1 << 20)
     sizes = [900_000, 2 << 20, 600_000, 300_000]
     large = [os.urandom(size) for size in sizes]
     write_log(machines["m1"].state_dir, name, 1000, large)
     assert records(client.merge_request_log(name)["path"]) == large[2:]
-    agent = httpx.Client(base_url=proxy.url, headers=proxy.headers(), trust_env=False)
+    agent = httpx.Client(base_url=proxy.url, headers=proxy.headers(), trust_env=False, timeout=60)
     unasked = agent.put(f"/v1/agents/m1/logs/{'0' * 32}/bytes?start=0", content=b"x")
     assert (unasked.status_code, unasked.json()["error"]["status"]) == (404, "NOT_FOUND")
     too_large = agent.put(f"/v1/agents/m1/logs/{'0' * 32}/bytes?start=0", content=bytes((4 << 20) + 1))
@@ -212,7 +212,7 @@ def test_machine_sends_no_more_than_it_is_asked_for(
 def test_bytes_that_were_damaged_are_refused(
     client: Client, machines: dict[str, Machine], name: str, model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client.deploy(name, model(1), wait=True, timeout=30)
+    client.deploy(name, model(1), wait=True, timeout=120)
     write_log(machines["m1"].state_dir, name, 1000, logs(name, 1))
     real = Link.send
 
@@ -233,7 +233,7 @@ def test_folder_that_a_machine_does_not_have_is_named(
     real: Any = os.path.isdir
     monkeypatch.setattr("serving_proxy.agent.inputs.os.path.isdir", lambda path: path != str(folder) and real(path))
     with pytest.raises(PreconditionError, match=f"checkpoint_dir {folder}: not on this machine, expected a folder"):
-        client.deploy(name, model(1), config={"checkpoint_dir": str(folder)}, wait=True, timeout=30)
+        client.deploy(name, model(1), config={"checkpoint_dir": str(folder)}, wait=True, timeout=120)
 
 
 def test_machines_have_equal_shares_of_what_is_merged() -> None:

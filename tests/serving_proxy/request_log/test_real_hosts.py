@@ -56,7 +56,7 @@ def _record_merge_and_warm_up(client: Client, machines: list[Machine], models: d
     generation = client.status()["generation"]
     wait_for(lambda: all(host["generation"] >= generation for host in client.status()["hosts"]))
     for number, host in enumerate(client.status()["hosts"]):
-        with httpx.Client(base_url=f"http://{host['endpoints']['rest']}", trust_env=False) as http:
+        with httpx.Client(base_url=f"http://{host['endpoints']['rest']}", trust_env=False, timeout=60) as http:
             for step in range(3):
                 row = np.full((1, 3), 10 * number + step, np.float32)
                 assert http.post("/v1/models/ranking:eas", content=encode({"x": row})).status_code == 200

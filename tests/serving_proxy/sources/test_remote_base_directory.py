@@ -3,13 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from helpers.proxies.artifact_stores import put_artifact
 from helpers.proxies.proxy_runs import ProxyThread, wait_for, write_model
 from helpers.system.s3 import s3_environment
+from serving_proxy import Client
 from serving_proxy.artifacts.stores import open_store
 from serving_proxy.artifacts.urls import StoreUrl, parse_url
 from serving_proxy.sources import remote_base_directory, watcher
@@ -71,11 +71,13 @@ def test_configured_model_follows_store(tmp_path: Path, monkeypatch: pytest.Monk
     config = tmp_path / "models.config"
     config.write_text(f'model_config_list {{ config {{ name: "ranking" base_path: "{base}" }} }}')
     with ProxyThread(tmp_path / "proxy", "--config", str(config)) as proxy, proxy.client() as client:
-        wait_for(lambda: ready(client.versions("ranking")) == {1})
+        wait_for(lambda: ready(client) == {1})
         put_graph(base / "2", tmp_path)
-        wait_for(lambda: 2 in ready(client.versions("ranking")))
+        wait_for(lambda: 2 in ready(client))
         wait_for(lambda: proxy.desired()["models"]["ranking"]["baseline"] == 2)
 
 
-def ready(model: dict[str, Any]) -> set[int]:
-    return {version["version"] for version in model["versions"] if version["state"] == "ready"}
+def ready(client: Client) -> set[int]:
+    """Return the versions that are ready; of none before the model is known."""
+    versions = [version for model in client.status()["models"] for version in model["versions"]]
+    return {version["version"] for version in versions if version["state"] == "ready"}

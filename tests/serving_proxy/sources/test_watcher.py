@@ -24,6 +24,13 @@ def config(base: Path, policy: str = "", labels: str = "", name: str = "ranking"
     return f'model_config_list {{ config {{ name: "{name}" base_path: "{base}" {policy} {labels} }} }}'
 
 
+def replace(file: Path, text: str) -> None:
+    """Write a file at once: what is half-written is read as well."""
+    draft = file.with_name("draft")
+    draft.write_text(text, encoding="utf-8")
+    draft.rename(file)
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the base directory `base`, version 3 in it, and the file `models.config`."""
@@ -184,7 +191,7 @@ def test_a_configuration_is_applied_again_after_a_full_disk(
 
     monkeypatch.setattr(watcher, "parse_file", fail_twice)
     write_model(place / "base" / "4")
-    (place / "models.config").write_text(config(place / "base", name="other"), encoding="utf-8")
+    replace(place / "models.config", config(place / "base", name="other"))
     becomes(lambda: (states(client), model(client, "other")["baseline"]), ({}, 4))
     assert len(tried) == 3
     faults = [event["message"] for event in client.events(limit=1000) if event["kind"] == "fault"]
@@ -286,9 +293,7 @@ def test_models_of_a_configuration_have_settings_of_their_own(place: Path) -> No
     file = place / "settings.json"
 
     def write(**settings: Any) -> None:
-        draft = place / "draft"
-        draft.write_text(json.dumps(settings), encoding="utf-8")
-        draft.rename(file)
+        replace(file, json.dumps(settings))
 
     write(
         defaults={"config": {"session_num": 2}, "batching": {"mode": "zero_wait", "max_rows": 64}},
@@ -331,7 +336,7 @@ def test_settings_are_applied_again_after_a_full_disk(place: Path, monkeypatch: 
     with ProxyThread(place, *options) as proxy, proxy.client() as client:
         becomes(lambda: states(client), {3: "ready"})
         monkeypatch.setattr(Operations, "deploy", fail_twice)
-        file.write_text('{"defaults": {"config": {"session_num": 3}}}', encoding="utf-8")
+        replace(file, '{"defaults": {"config": {"session_num": 3}}}')
         version = ("models", "ranking", "versions", "3", "config", "session_num")
         becomes(lambda: functools.reduce(lambda found, key: found[key], version, proxy.desired()), 3)
         told = [event["message"] for event in client.events(limit=1000) if event["kind"] in {"config", "fault"}]
