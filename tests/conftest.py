@@ -20,7 +20,7 @@ import pytest
 
 from graph_tools.verification import runners
 from graph_tools.verification.elsewhere import Elsewhere
-from helpers.models import model_builders
+from helpers.models import gate, model_builders
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -138,6 +138,12 @@ def echo_model(models_root: Path) -> Path:
 def slow_model(models_root: Path) -> Path:
     """A request takes as long as it asks for; see `model_builders.build_slow`."""
     return model_builders.build_slow(models_root / "slow")
+
+
+@pytest.fixture(scope="session")
+def gated_model(models_root: Path) -> Path:
+    """A request runs until it is let go; see `gate.build_gated`."""
+    return gate.build_gated(models_root / "gated")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -24,12 +24,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def served_models(models_root: Path, string_model: Path, slow_model: Path) -> dict[str, Any]:
+def served_models(models_root: Path, string_model: Path, slow_model: Path, gated_model: Path) -> dict[str, Any]:
     """What the hosts serve.
 
     `ranking`: version 1 computes `linear_score`, version 2 twice that; labels stable and canary. `split`: the same,
     half of the users each. `text`: see `build_string`. `slow`: see `build_slow`; one request runs, two wait.
-    `examples`: see `build_examples`. `batched`: version 1 of `ranking`, with its requests put together.
+    `held`: the same, but requests run until a test releases them, see `build_gated`. `examples`: see `build_examples`.
+    `batched`: version 1 of `ranking`, with its requests put together.
     """
     once, twice = (model_builders.build_linear(models_root / f"linear-{scale}", scale) for scale in (1.0, 2.0))
     examples = example_models.build_examples(models_root / "examples")
@@ -39,6 +40,7 @@ def served_models(models_root: Path, string_model: Path, slow_model: Path) -> di
         "split": model(1, both, routing={"layer": "split", "arms": [{"version": 2, "offset": 0, "weight": 5000}]}),
         "text": model(3, {3: version(string_model)}),
         "slow": model(1, {1: version(slow_model, config={"worker_threads": 1}, limits={"max_queue": 2})}),
+        "held": model(1, {1: version(gated_model, config={"worker_threads": 1}, limits={"max_queue": 2})}),
         "examples": model(1, {1: version(examples)}),
         "batched": model(1, {1: version(once, batching={"mode": "timed", "max_rows": 64, "max_wait_us": 500})}),
     }
@@ -72,5 +74,5 @@ def channel(host: ServedHost) -> Iterator[grpc.Channel]:
 @pytest.fixture(scope="session")
 def http(host: ServedHost) -> Iterator[httpx.Client]:
     """A client for paths on it."""
-    with httpx.Client(base_url=f"http://{host.rest}", timeout=30) as client:
+    with httpx.Client(base_url=f"http://{host.rest}", timeout=60) as client:
         yield client

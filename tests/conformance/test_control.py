@@ -69,7 +69,7 @@ class Served:
         self.channel.close()
         self.process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(40)
+            self.process.wait(60)
         self.process.kill()
         self.proxy.stop()
 
@@ -108,13 +108,13 @@ class Served:
         """Request one score; return its ratio to that of version 1."""
         request = predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec(name=name, **spec))
         request.inputs["x"].CopyFrom(tf.make_tensor_proto(X))
-        answer = prediction_service_pb2_grpc.PredictionServiceStub(self.channel).Predict(request, timeout=20)
+        answer = prediction_service_pb2_grpc.PredictionServiceStub(self.channel).Predict(request, timeout=60)
         return float((tf.make_ndarray(answer.outputs["y"]) / model_builders.linear_score(X)).item())
 
     def status(self, name: str) -> list[tuple[int, int, int, str]]:
         """Return number, state, code and message of each version, in their order."""
         request = get_model_status_pb2.GetModelStatusRequest(model_spec=model_pb2.ModelSpec(name=name))
-        answer = model_service_pb2_grpc.ModelServiceStub(self.channel).GetModelStatus(request, timeout=20)
+        answer = model_service_pb2_grpc.ModelServiceStub(self.channel).GetModelStatus(request, timeout=60)
         return [
             (version.version, version.state, version.status.error_code, version.status.error_message)
             for version in answer.model_version_status
@@ -139,7 +139,7 @@ def test_reload_returns_when_new_models_are_available(served: Served) -> None:
     assert served.status("second") == [(2, AVAILABLE, 0, "")]
     served.reload()
     with pytest.raises(grpc.RpcError) as caught:
-        wait_for(lambda: served.score("first") == 0, 30)
+        wait_for(lambda: served.score("first") == 0)
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
@@ -194,7 +194,7 @@ def test_status_keeps_versions_that_failed(served: Served) -> None:
     assert code != 0
     assert f"{place}: a graph that does not parse" in message
     assert served.score("halves") == pytest.approx(1)
-    rest = httpx.get(f"http://{served.rest}/v1/models/halves", timeout=20).json()["model_version_status"]
+    rest = httpx.get(f"http://{served.rest}/v1/models/halves", timeout=60).json()["model_version_status"]
     assert [(version["version"], version["state"]) for version in rest] == [("2", "END"), ("1", "AVAILABLE")]
     assert rest[0]["status"]["error_code"] == "INVALID_ARGUMENT"
 
@@ -213,7 +213,7 @@ def test_status_of_a_model_that_cannot_be_loaded_shows_the_reason(served: Served
     with pytest.raises(grpc.RpcError) as caught:
         served.score("hopeless")
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-    index = httpx.post(f"http://{served.rest}/v2/repository/index", timeout=20).json()
+    index = httpx.post(f"http://{served.rest}/v2/repository/index", timeout=60).json()
     (entry,) = (model for model in index if model["name"] == "hopeless")
     assert (entry["version"], entry["state"], entry["reason"]) == ("7", "UNAVAILABLE", message)
     # Once it is right, it is served, and the reason is gone.
@@ -290,7 +290,7 @@ def test_reload_continues_after_the_deadline_of_its_client(served: Served) -> No
     with pytest.raises(grpc.RpcError) as caught:
         served.reload({"name": "late"}, timeout=0.3)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     wait_for(lambda: any(status[1] == AVAILABLE for status in _status_or_none(served, "late")), 60)
 
 
@@ -307,4 +307,4 @@ def test_model_control_is_off_by_default(host) -> None:
         client.load_model("ranking")
     with tritonclient.http.InferenceServerClient(host.rest) as client, refused:
         client.unload_model("ranking")
-    assert httpx.post(f"http://{host.rest}/v2/repository/models/ranking/load", timeout=20).status_code == 403
+    assert httpx.post(f"http://{host.rest}/v2/repository/models/ranking/load", timeout=60).status_code == 403

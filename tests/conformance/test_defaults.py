@@ -37,24 +37,24 @@ def test_inputs_with_defaults_may_be_omitted(with_defaults: ServedHost) -> None:
         call = channel.unary_unary(
             f"{SERVICE}/Predict", predict_pb2.PredictRequest.SerializeToString, predict_pb2.PredictResponse.FromString
         )
-        np.testing.assert_allclose(tf.make_ndarray(call(request, timeout=20).outputs["score"]), expected(X))
+        np.testing.assert_allclose(tf.make_ndarray(call(request, timeout=60).outputs["score"]), expected(X))
         del request.inputs["x"]
         with pytest.raises(grpc.RpcError) as caught:
-            call(request, timeout=20)
+            call(request, timeout=60)
         assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
         assert "'x': missing" in caught.value.details()
     url = f"http://{with_defaults.rest}"
-    raw = httpx.post(f"{url}/api/predict/scored", content=make_request({"x": X}).SerializeToString(), timeout=20)
+    raw = httpx.post(f"{url}/api/predict/scored", content=make_request({"x": X}).SerializeToString(), timeout=60)
     np.testing.assert_allclose(decode(raw.content)["score"], expected(X))
     with tritonclient.grpc.InferenceServerClient(with_defaults.grpc) as client:
         tensor = tritonclient.grpc.InferInput("x", [2, 3], "FP32")
         tensor.set_data_from_numpy(X)
         np.testing.assert_allclose(client.infer("scored", [tensor]).as_numpy("score"), expected(X))
     rows = [{"x": row} for row in X.tolist()]
-    answer = httpx.post(f"{url}/v1/models/scored:predict", json={"instances": rows}, timeout=20).json()
+    answer = httpx.post(f"{url}/v1/models/scored:predict", json={"instances": rows}, timeout=60).json()
     np.testing.assert_allclose(answer["predictions"], expected(X))
     tensors = [{"name": "x", "datatype": "FP32", "shape": [2, 3], "data": X.ravel().tolist()}]
-    answer = httpx.post(f"{url}/v2/models/scored/infer", json={"inputs": tensors}, timeout=20).json()
+    answer = httpx.post(f"{url}/v2/models/scored/infer", json={"inputs": tensors}, timeout=60).json()
     np.testing.assert_allclose(answer["outputs"][0]["data"], expected(X))
 
 
@@ -69,7 +69,7 @@ def test_metadata_shows_default_values(with_defaults: ServedHost) -> None:
             get_model_metadata_pb2.GetModelMetadataRequest.SerializeToString,
             get_model_metadata_pb2.GetModelMetadataResponse.FromString,
         )
-        answer = call(request, timeout=20)
+        answer = call(request, timeout=60)
     found = get_model_metadata_pb2.SignatureDefMap()
     answer.metadata["signature_def"].Unpack(found)
     defaults = found.signature_def["serving_default"].defaults
@@ -77,7 +77,7 @@ def test_metadata_shows_default_values(with_defaults: ServedHost) -> None:
         "scale": SCALE,
         "word": [b"none"],
     }
-    answer = httpx.get(f"http://{with_defaults.rest}/v1/models/scored/metadata", timeout=20).json()
+    answer = httpx.get(f"http://{with_defaults.rest}/v1/models/scored/metadata", timeout=60).json()
     defaults = answer["metadata"]["signature_def"]["signature_def"]["serving_default"]["defaults"]
     assert defaults["scale"] == {"dtype": "DT_FLOAT", "tensor_shape": {}, "float_val": [SCALE]}
     assert set(defaults) == {"scale", "word"}

@@ -32,7 +32,7 @@ def ports_of(host: ServedHost) -> tuple[str, ...]:
 def takes_connections(address: str) -> bool:
     name, _, port = address.rpartition(":")
     try:
-        socket.create_connection((name, int(port)), timeout=5).close()
+        socket.create_connection((name, int(port)), timeout=60).close()
     except ConnectionRefusedError:
         return False
     return True
@@ -51,14 +51,14 @@ class Clients:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                self.seen[str(httpx.post(self._url, content=ranking_body(), timeout=20).status_code)] += 1
+                self.seen[str(httpx.post(self._url, content=ranking_body(), timeout=60).status_code)] += 1
             except httpx.TransportError:
                 self.seen["reconnect"] += 1
             time.sleep(0.002)
 
     def end(self) -> Counter[str]:
         self._stop.set()
-        self._thread.join(30)
+        self._thread.join(60)
         return self.seen
 
 
@@ -82,24 +82,24 @@ def test_nothing_listens_for_requests_before_models_are_ready(
         health = f"http://{probe.actual()['endpoints']['health']}"
         seen = set()
         while True:
-            looked = (httpx.get(f"{health}/readyz", timeout=10).status_code, takes_connections(f"127.0.0.1:{port}"))
-            assert httpx.get(f"{health}/healthz", timeout=10).status_code == 200
-            assert "recprocessor_model_state" in httpx.get(f"{health}/metrics", timeout=10).text
+            looked = (httpx.get(f"{health}/readyz", timeout=60).status_code, takes_connections(f"127.0.0.1:{port}"))
+            assert httpx.get(f"{health}/healthz", timeout=60).status_code == 200
+            assert "recprocessor_model_state" in httpx.get(f"{health}/metrics", timeout=60).text
             actual = probe.actual()
             if actual["state"] == "ready":
                 break
             seen.add(looked)
             assert actual["endpoints"].keys() == {"health"}
         assert seen == {(503, False)}
-        assert httpx.post(f"{health}/api/predict/ranking", content=ranking_body(), timeout=10).status_code == 404
+        assert httpx.post(f"{health}/api/predict/ranking", content=ranking_body(), timeout=60).status_code == 404
         probe.wait_for(lambda state: state["endpoints"].keys() == {"health", "grpc", "rest"})
         assert probe.actual()["models"]["ranking"]["versions"]["3"]["state"] == "failed"
-        answer = httpx.post(f"http://127.0.0.1:{port}/api/predict/ranking", content=ranking_body(), timeout=20)
+        answer = httpx.post(f"http://127.0.0.1:{port}/api/predict/ranking", content=ranking_body(), timeout=60)
         assert answer.status_code == 200
         with grpc.insecure_channel(probe.actual()["endpoints"]["grpc"]) as channel:
             check = channel.unary_unary("/grpc.health.v1.Health/Check")
-            wait_until(lambda: check(b"", timeout=20) == b"\x08\x01")
-        assert httpx.get(f"{health}/readyz", timeout=10).status_code == 200
+            wait_until(lambda: check(b"", timeout=60) == b"\x08\x01")
+        assert httpx.get(f"{health}/readyz", timeout=60).status_code == 200
         assert probe.end() == 0
     finally:
         if probe.process.poll() is None:
@@ -131,15 +131,15 @@ def test_a_port_of_another_state_directory_is_refused(
     other.mkdir()
     with start_host({"ranking": served_models["ranking"]}) as first:
         command = [*program(host_kind), "--state-dir", str(other), *ports_of(first)]
-        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
         assert ended.returncode == 1
         assert re.search(f"port .*{first.state_dir}.*{other}", ended.stderr), ended.stderr
-        assert httpx.get(f"http://{first.rest}/readyz", timeout=20).status_code == 200
+        assert httpx.get(f"http://{first.rest}/readyz", timeout=60).status_code == 200
 
 
 def test_a_state_directory_that_is_not_there_is_an_error(host_kind: str, tmp_path: Path) -> None:
     command = [*program(host_kind), "--state-dir", str(tmp_path / "absent"), "--grpc-port", "0", "--rest-port", "0"]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 1
     assert f"state_dir '{tmp_path}/absent': no such folder" in ended.stderr
     assert not (tmp_path / "absent").exists()

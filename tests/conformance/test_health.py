@@ -13,7 +13,7 @@ import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from helpers.hosts.host_requests import SlowRequest
+from helpers.hosts.host_requests import HeldRequest
 from helpers.hosts.served_hosts import model, version
 from helpers.system.waiting import wait_until
 
@@ -39,17 +39,17 @@ def health(channel: grpc.Channel) -> health_pb2_grpc.HealthStub:
     ],
 )
 def test_check_reports_serving(health, service: str) -> None:
-    assert health.Check(health_pb2.HealthCheckRequest(service=service), timeout=10).status == SERVING
+    assert health.Check(health_pb2.HealthCheckRequest(service=service), timeout=60).status == SERVING
 
 
 def test_check_of_an_unknown_service_is_not_found(health) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        health.Check(health_pb2.HealthCheckRequest(service="absent"), timeout=10)
+        health.Check(health_pb2.HealthCheckRequest(service="absent"), timeout=60)
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
 def test_list_names_all_services_and_models(health, served_models) -> None:
-    answer = health.List(health_pb2.HealthListRequest(), timeout=10)
+    answer = health.List(health_pb2.HealthListRequest(), timeout=60)
     services = {"", "PredictionService", "ModelService", "tensorflow.serving.PredictionService"}
     services |= {"tensorflow.serving.ModelService", "inference.GRPCInferenceService"}
     found = {name: status.status for name, status in answer.statuses.items()}
@@ -63,13 +63,13 @@ def test_list_contains_more_than_a_hundred_models(start_host, served_models) -> 
         health = health_pb2_grpc.HealthStub(channel)
         found = {
             name: status.status
-            for name, status in health.List(health_pb2.HealthListRequest(), timeout=20).statuses.items()
+            for name, status in health.List(health_pb2.HealthListRequest(), timeout=60).statuses.items()
         }
     assert all(found[name] == (SERVING if name.startswith("m") else NOT_SERVING) for name in models)
 
 
 def test_watch_of_an_unknown_service_reports_service_unknown(health) -> None:
-    stream = health.Watch(health_pb2.HealthCheckRequest(service="absent"), timeout=10)
+    stream = health.Watch(health_pb2.HealthCheckRequest(service="absent"), timeout=60)
     assert next(stream).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
     stream.cancel()
 
@@ -85,7 +85,7 @@ def test_health_follows_a_model(start_host, served_models, tmp_path) -> None:
         health = health_pb2_grpc.HealthStub(channel)
 
         def status(service: str) -> int:
-            return health.Check(health_pb2.HealthCheckRequest(service=service), timeout=10).status
+            return health.Check(health_pb2.HealthCheckRequest(service=service), timeout=60).status
 
         # A model that cannot be loaded concerns nobody else.
         assert (status(""), status("ranking"), status("broken")) == (SERVING, SERVING, NOT_SERVING)
@@ -97,18 +97,20 @@ def test_health_follows_a_model(start_host, served_models, tmp_path) -> None:
         wait_until(lambda: seen[-1] == SERVING)
 
 
-def test_readiness_ends_before_requests_are_refused(start_host, served_models) -> None:
+def test_readiness_ends_before_requests_are_refused(start_host, served_models, tmp_path) -> None:
     """After SIGTERM during a request, probes fail before requests are refused, and the request is answered."""
-    with start_host({"slow": served_models["slow"]}) as host, grpc.insecure_channel(host.grpc) as channel:
+    with (
+        start_host({"held": served_models["held"]}) as host,
+        grpc.insecure_channel(host.grpc) as channel,
+        HeldRequest(host, tmp_path) as running,
+    ):
         seen = _watched(health_pb2_grpc.HealthStub(channel), "")
         wait_until(lambda: seen[-1:] == [SERVING])
-        running = SlowRequest(host, loops=1500)
-        time.sleep(0.5)
         host.process.send_signal(signal.SIGTERM)
         wait_until(lambda: seen[-1] == NOT_SERVING)
         assert running.is_alive()
-        assert host.process.wait(40) == 0
-        assert running.end().status_code == 200
+        assert running.release().status_code == 200
+        assert host.process.wait(60) == 0
 
 
 def _watched(health: health_pb2_grpc.HealthStub, service: str) -> list[int]:
@@ -133,10 +135,10 @@ def test_a_host_that_never_accepted_a_state_is_not_ready(start_host, served_mode
         desired = host.state_dir / "desired.json"
         desired.write_text("{", encoding="utf-8")
         host.wait_for(lambda state: "not JSON" in (state["desired_error"] or ""))
-        assert httpx.get(f"http://{host.rest}/readyz").status_code == 200
+        assert httpx.get(f"http://{host.rest}/readyz", timeout=60).status_code == 200
         host.end(signal.SIGKILL)
         host.start()
-        (first, *_) = httpx.get(f"http://{host.rest}/v1/models/ranking").json()["model_version_status"]
+        (first, *_) = httpx.get(f"http://{host.rest}/v1/models/ranking", timeout=60).json()["model_version_status"]
         assert first["state"] == "AVAILABLE"
         assert "not JSON" in host.actual()["desired_error"]
 
@@ -150,7 +152,7 @@ def test_a_host_that_never_accepted_a_state_is_not_ready(start_host, served_mode
         time.sleep(0.5)
         assert host.actual()["state"] == "starting"
         rest = host.actual()["endpoints"].get("rest")
-        assert rest is None or httpx.get(f"http://{rest}/readyz").status_code == 503
+        assert rest is None or httpx.get(f"http://{rest}/readyz", timeout=60).status_code == 503
         host.desire({"ranking": ranking})
         starting.join(60)
-        assert httpx.get(f"http://{host.rest}/readyz").status_code == 200
+        assert httpx.get(f"http://{host.rest}/readyz", timeout=60).status_code == 200

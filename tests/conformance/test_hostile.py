@@ -60,10 +60,10 @@ def small(start_host, served_models) -> Iterator[ServedHost]:
 
 
 def _check_serves(host: ServedHost) -> None:
-    answer = httpx.post(f"http://{host.rest}/api/predict/ranking", content=ranking_body(), timeout=20)
+    answer = httpx.post(f"http://{host.rest}/api/predict/ranking", content=ranking_body(), timeout=60)
     assert answer.status_code == 200, answer.text
     with grpc.insecure_channel(host.grpc) as channel:
-        live = channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=20)
+        live = channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=60)
     assert live == b"\x08\x01"
 
 
@@ -78,7 +78,7 @@ def _descriptors(host: ServedHost) -> int:
 
 def _connect(address: str) -> socket.socket:
     name, _, port = address.rpartition(":")
-    return socket.create_connection((name, int(port)), timeout=30)
+    return socket.create_connection((name, int(port)), timeout=60)
 
 
 def _read_all(client: socket.socket) -> bytes:
@@ -94,17 +94,18 @@ def _read_all(client: socket.socket) -> bytes:
 
 def test_idle_connections_leave_descriptors_to_models(host_kind: str, served_models: Any, tmp_path: Path) -> None:
     """With as many clients as possible on all ports, a version can still be loaded and served."""
-    with served(host_kind, tmp_path, {}, ("--health-port", "0"), open_files=240) as host:
+    # Longer than it waits for what these clients do not send.
+    arguments = ("--health-port", "0", "--read-seconds", "300")
+    with served(host_kind, tmp_path, {}, arguments, open_files=240) as host:
         before = _descriptors(host)
         with ExitStack() as stack:
             for address in [host.rest, host.grpc, host.actual()["endpoints"]["health"]] * 150:
                 with contextlib.suppress(OSError):
                     stack.enter_context(_connect(address))
-            wait_until(lambda: _descriptors(host) > before + 20, timeout=5)
+            wait_until(lambda: _descriptors(host) > before + 20)
             host.desire({"ranking": served_models["ranking"]})
-            # Before the host gives up waiting for what these clients do not send.
-            host.wait_for(lambda state: _states(state) == {"ready"}, 15)
-        wait_until(lambda: _descriptors(host) < before + 20, timeout=10)
+            host.wait_for(lambda state: _states(state) == {"ready"})
+        wait_until(lambda: _descriptors(host) < before + 20)
         _check_serves(host)
 
 
@@ -115,7 +116,7 @@ def test_malformed_messages_are_refused(channel: grpc.Channel, path: str) -> Non
         if path.endswith("/ModelReady") and garbage == b"\x0b\x0c":
             continue  # well-formed, with an unknown field: a model without a name is not ready
         with pytest.raises(grpc.RpcError) as caught:
-            ask(garbage, timeout=20)
+            ask(garbage, timeout=60)
         assert caught.value.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND), garbage
         assert caught.value.details()
 
@@ -130,7 +131,7 @@ def test_unknown_methods_are_unimplemented(channel: grpc.Channel) -> None:
         ("/", ""),
     ):
         with pytest.raises(grpc.RpcError) as caught:
-            channel.unary_unary(path)(b"", timeout=20)
+            channel.unary_unary(path)(b"", timeout=60)
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
         assert words in caught.value.details()
 
@@ -142,14 +143,14 @@ def test_malformed_health_and_reflection_requests_are_refused(channel: grpc.Chan
     path = f"/grpc.{method}" + ("" if "/" in method else "/ServerReflectionInfo")
     for garbage in (b"\xff\xff", b"\x0a\x05a", b"\x1f\x8b\x08garbage"):
         with pytest.raises(grpc.RpcError) as caught:
-            next(iter(channel.stream_stream(path)(iter([garbage]), timeout=20)))
+            next(iter(channel.stream_stream(path)(iter([garbage]), timeout=60)))
         assert caught.value.code() is grpc.StatusCode.INTERNAL
         assert not re.search(r"<class|Unexpected|Traceback|b'", caught.value.details())
 
 
 def test_header_length_is_ignored_over_grpc(channel: grpc.Channel) -> None:
     ready = channel.unary_unary("/inference.GRPCInferenceService/ServerReady")
-    assert ready(b"", metadata=[("inference-header-content-length", "none")], timeout=20) == b"\x08\x01"
+    assert ready(b"", metadata=[("inference-header-content-length", "none")], timeout=60) == b"\x08\x01"
 
 
 @pytest.mark.parametrize("path", JSON)
@@ -177,20 +178,20 @@ def test_long_names_are_refused_with_a_short_message(http: httpx.Client, place: 
 def test_giant_grpc_messages_are_refused(small: ServedHost) -> None:
     options = [("grpc.max_send_message_length", -1)]
     with grpc.insecure_channel(small.grpc, options) as channel, pytest.raises(grpc.RpcError) as caught:
-        channel.unary_unary(UNARY[0])(bytes(3 * MEGABYTE), timeout=20)
+        channel.unary_unary(UNARY[0])(bytes(3 * MEGABYTE), timeout=60)
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_compressed_grpc_bombs_are_refused(small: ServedHost) -> None:
     with grpc.insecure_channel(small.grpc, compression=grpc.Compression.Gzip) as channel:
         with pytest.raises(grpc.RpcError) as caught:
-            channel.unary_unary(UNARY[0])(bytes(64 * MEGABYTE), timeout=20)
+            channel.unary_unary(UNARY[0])(bytes(64 * MEGABYTE), timeout=60)
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_giant_bodies_are_refused(small: ServedHost) -> None:
     url = f"http://{small.rest}/v1/models/ranking:predict"
-    assert httpx.post(url, content=bytes(MEGABYTE + 1), timeout=20).status_code == 413
+    assert httpx.post(url, content=bytes(MEGABYTE + 1), timeout=60).status_code == 413
     # Of unknown length, a piece at a time.
     answer = _post_in_pieces(small, (bytes(65536) for _ in range(40)))
     assert b" 413 " in answer.split(b"\r\n", 1)[0]
@@ -217,7 +218,7 @@ def test_compressed_bombs_are_refused(small: ServedHost) -> None:
     body = gzip.compress(bytes(64 * MEGABYTE))
     assert len(body) < MEGABYTE
     headers = {"content-encoding": "gzip"}
-    answer = httpx.post(f"http://{small.rest}/v1/models/ranking:predict", content=body, headers=headers, timeout=20)
+    answer = httpx.post(f"http://{small.rest}/v1/models/ranking:predict", content=body, headers=headers, timeout=60)
     assert answer.status_code == 413
 
 
@@ -227,7 +228,7 @@ PACKED = gzip.compress(b"{}", mtime=0)
 @pytest.mark.parametrize("body", [b"no gzip", PACKED[:-3], PACKED + b"more"])
 def test_damaged_compression_is_refused(small: ServedHost, body: bytes) -> None:
     headers = {"content-encoding": "gzip"}
-    answer = httpx.post(f"http://{small.rest}/v1/models/ranking:predict", content=body, headers=headers, timeout=20)
+    answer = httpx.post(f"http://{small.rest}/v1/models/ranking:predict", content=body, headers=headers, timeout=60)
     assert answer.status_code == 400
 
 
@@ -242,7 +243,7 @@ def test_clients_with_a_slow_head_are_disconnected(small: ServedHost) -> None:
             pytest.fail("still connected")
         except ConnectionError:
             pass
-        assert time.monotonic() - began < 4 * READ_SECONDS
+        assert time.monotonic() - began < 12 * READ_SECONDS
 
 
 def test_clients_with_a_slow_second_head_are_disconnected(small: ServedHost) -> None:
@@ -251,7 +252,7 @@ def test_clients_with_a_slow_second_head_are_disconnected(small: ServedHost) -> 
         client.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\nGET /he")
         began = time.monotonic()
         assert _read_all(client).count(b" 200 ") == 1
-        assert time.monotonic() - began < 4 * READ_SECONDS
+        assert time.monotonic() - began < 12 * READ_SECONDS
 
 
 def test_slow_bodies_time_out(small: ServedHost) -> None:
@@ -263,7 +264,7 @@ def test_slow_bodies_time_out(small: ServedHost) -> None:
 
     began = time.monotonic()
     answer = _post_in_pieces(small, pieces())
-    assert time.monotonic() - began < 5 * READ_SECONDS
+    assert time.monotonic() - began < 15 * READ_SECONDS
     assert answer == b"" or b" 408 " in answer.split(b"\r\n", 1)[0]
 
 
@@ -314,7 +315,7 @@ def test_grpc_calls_without_a_message_end(small: ServedHost) -> None:
         none = channel.stream_unary(UNARY[0])
         for _ in range(20):
             with pytest.raises(grpc.RpcError) as caught:
-                none(iter(()), timeout=20)
+                none(iter(()), timeout=60)
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         release = threading.Event()
 
@@ -326,7 +327,7 @@ def test_grpc_calls_without_a_message_end(small: ServedHost) -> None:
             calls = [channel.stream_unary(UNARY[0]).future(never(), timeout=60) for _ in range(50)]
             _check_serves(small)
             # Nor are they kept for ever.
-            codes = {call.exception(10 * READ_SECONDS).code() for call in calls}
+            codes = {call.exception(25 * READ_SECONDS).code() for call in calls}
             assert codes == {grpc.StatusCode.DEADLINE_EXCEEDED}
         finally:
             release.set()
@@ -357,7 +358,7 @@ def test_a_thousand_idle_connections_do_not_stop_serving(small: ServedHost, side
         _check_serves(small)
         if side == "rest":
             # They have asked for nothing, so they are closed in the end.
-            wait_until(lambda: idle[0].recv(1) == b"" and idle[-1].recv(1) == b"", 10 * READ_SECONDS)
+            wait_until(lambda: idle[0].recv(1) == b"" and idle[-1].recv(1) == b"")
     _check_serves(small)
 
 
@@ -371,6 +372,6 @@ def test_connections_above_the_limit_are_closed(small: ServedHost) -> None:
 
 def _answers(host: ServedHost) -> bool:
     try:
-        return httpx.get(f"http://{host.rest}/healthz", timeout=5).status_code == 200
+        return httpx.get(f"http://{host.rest}/healthz", timeout=60).status_code == 200
     except httpx.HTTPError:
         return False

@@ -12,7 +12,7 @@ import pytest
 
 from helpers.hosts.host_requests import in_flight, ranking_body
 from helpers.hosts.served_hosts import ServedHost
-from helpers.models.slow_requests import slow_request
+from helpers.models.slow_requests import ENDLESS, slow_request
 from helpers.system.waiting import wait_until
 
 GET_PATHS = ["/healthz", "/readyz", "/metrics", "/v1/models/ranking", "/v1/models/ranking/metadata"]
@@ -23,7 +23,7 @@ ROWS = {"instances": [[1.0, 2.0, 3.0]]}
 
 def _connect(host: ServedHost) -> socket.socket:
     name, _, port = host.rest.rpartition(":")
-    return socket.create_connection((name, int(port)), timeout=30)
+    return socket.create_connection((name, int(port)), timeout=60)
 
 
 def _read_all(client: socket.socket) -> bytes:
@@ -145,33 +145,36 @@ def test_spaces_after_header_values_are_ignored(host: ServedHost) -> None:
 
 
 def test_client_that_closes_its_sending_side_is_answered(host: ServedHost) -> None:
-    for _ in range(20):
+    # The second kind takes some 200 ms.
+    quick, slow = _post("/api/predict/ranking", ranking_body()), _post("/api/predict/slow", slow_request(100))
+    answered = {quick: 0, slow: 0}
+    for request in [quick] * 20 + [slow] * 20:
+        if request == slow and answered[slow]:
+            break
         with _connect(host) as client:
-            client.sendall(_post("/api/predict/ranking", ranking_body()))
-            client.shutdown(socket.SHUT_WR)
             began = time.monotonic()
-            assert _read_all(client).startswith(b"HTTP/1.1 200 ")
-            # And the connection is closed then, not kept for another request.
-            assert time.monotonic() - began < 5
-    # The same if it takes some 200 ms.
-    with _connect(host) as client:
-        client.sendall(_post("/api/predict/slow", slow_request(100)))
-        client.shutdown(socket.SHUT_WR)
-        assert _read_all(client).startswith(b"HTTP/1.1 200 ")
+            client.sendall(request)
+            client.shutdown(socket.SHUT_WR)
+            answer = _read_all(client)
+            seconds = time.monotonic() - began
+        # Nobody waits for more than half a second, which is little on a busy machine.
+        assert answer.startswith(b"HTTP/1.1 200 ") or (answer == b"" and seconds > 0.4)
+        answered[request] += answer != b""
+        # And the connection is closed then, not kept for 20 s for another request.
+        assert seconds < 15
+    assert all(answered.values())
 
 
 def test_client_that_is_gone_is_not_waited_for(host: ServedHost) -> None:
     wait_until(lambda: in_flight(host) == 0)
-    running, waiting = _connect(host), _connect(host)
-    running.sendall(_post("/api/predict/slow", slow_request(3000)))
-    wait_until(lambda: in_flight(host) == 1)
-    waiting.sendall(_post("/api/predict/slow", slow_request(3000)))
-    wait_until(lambda: in_flight(host) == 2)
-    waiting.close()
-    began = time.monotonic()
-    wait_until(lambda: in_flight(host) <= 1)
-    assert time.monotonic() - began < 2
-    running.close()
+    endless = _post("/api/predict/slow", slow_request(ENDLESS))
+    with _connect(host) as running:
+        running.sendall(endless)
+        wait_until(lambda: in_flight(host) == 1)
+        with _connect(host) as waiting:
+            waiting.sendall(endless)
+            wait_until(lambda: in_flight(host) == 2)
+        wait_until(lambda: in_flight(host) == 1)
     wait_until(lambda: in_flight(host) == 0)
 
 
@@ -183,4 +186,4 @@ def test_client_that_closes_its_side_in_the_middle_is_not_waited_for(host: Serve
             client.shutdown(socket.SHUT_WR)
             began = time.monotonic()
             assert not _read_all(client).startswith(b"HTTP/1.1 200 ")
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 15

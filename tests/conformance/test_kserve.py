@@ -111,7 +111,7 @@ def test_stream_continues_after_a_refused_request(host: ServedHost) -> None:
         client.start_stream(callback=lambda result, error: answers.put((result, error)))
         for name in ("ranking", "absent", "ranking"):
             client.async_stream_infer(name, [tensor])
-        first, refused, last = (answers.get(timeout=20) for _ in range(3))
+        first, refused, last = (answers.get(timeout=60) for _ in range(3))
         client.stop_stream()
     assert np.allclose(first[0].as_numpy("y"), linear_score(X))
     assert "absent" in str(refused[1])

@@ -22,7 +22,7 @@ def _predict_over_grpc(host: ServedHost, http: httpx.Client) -> None:
     request = predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec(name="ranking"))
     request.inputs["x"].CopyFrom(tf.make_tensor_proto(np.array(ROWS, np.float32)))
     with grpc.insecure_channel(host.grpc) as channel:
-        prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request, timeout=20)
+        prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request, timeout=60)
 
 
 def _classify_over_grpc(host: ServedHost, http: httpx.Client) -> None:
@@ -30,7 +30,7 @@ def _classify_over_grpc(host: ServedHost, http: httpx.Client) -> None:
     example = tf.train.Example(features=tf.train.Features(feature={"x": tf.train.Feature(float_list={"value": [0.5]})}))
     request.input.example_list.examples.append(example)
     with grpc.insecure_channel(host.grpc) as channel:
-        prediction_service_pb2_grpc.PredictionServiceStub(channel).Classify(request, timeout=20)
+        prediction_service_pb2_grpc.PredictionServiceStub(channel).Classify(request, timeout=60)
 
 
 def _predict_over_rest(host: ServedHost, http: httpx.Client) -> None:

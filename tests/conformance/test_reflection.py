@@ -35,7 +35,7 @@ def _ask_stable(channel: grpc.Channel, request: reflection_pb2.ServerReflectionR
         request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
         response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
     )
-    (answer,) = ask(iter([request]), timeout=10)
+    (answer,) = ask(iter([request]), timeout=60)
     return answer
 
 
@@ -60,7 +60,7 @@ def test_stable_version_describes_itself(channel: grpc.Channel) -> None:
         request_serializer=request_type.SerializeToString,
         response_deserializer=response_type.FromString,
     )
-    (answer,) = ask(iter([request_type(file_containing_symbol="absent.Service")]), timeout=10)
+    (answer,) = ask(iter([request_type(file_containing_symbol="absent.Service")]), timeout=60)
     assert answer.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
 
 
@@ -81,6 +81,6 @@ def test_descriptions_suffice_for_a_request(channel: grpc.Channel) -> None:
         request_serializer=request_type.SerializeToString,
         response_deserializer=response_type.FromString,
     )
-    response = ask(request_type(model_name="ranking", inputs=[tensor]), timeout=10)
+    response = ask(request_type(model_name="ranking", inputs=[tensor]), timeout=60)
     # Whoever asks with typed contents is answered with them.
     assert np.allclose(response.outputs[0].contents.fp32_contents, linear_score(x).ravel())

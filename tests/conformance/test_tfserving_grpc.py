@@ -53,7 +53,7 @@ def _examples(*values: float) -> input_pb2.Input:
 
 
 def test_predict_answers_what_the_model_computes(stub) -> None:
-    response = stub.Predict(_predict("ranking"), timeout=10)
+    response = stub.Predict(_predict("ranking"), timeout=60)
     assert np.allclose(tf.make_ndarray(response.outputs["y"]), linear_score(X))
     assert response.model_spec.name == "ranking"
     assert response.model_spec.version.value == 1
@@ -66,7 +66,7 @@ def test_predict_takes_values_in_fields(stub) -> None:
             dtype=tf.float32.as_datatype_enum, tensor_shape=tf.TensorShape([2, 3]).as_proto(), float_val=X.ravel()
         )
     )
-    assert np.allclose(tf.make_ndarray(stub.Predict(request, timeout=10).outputs["y"]), linear_score(X))
+    assert np.allclose(tf.make_ndarray(stub.Predict(request, timeout=60).outputs["y"]), linear_score(X))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_predict_takes_values_in_fields(stub) -> None:
     [({"version": Int64Value(value=2)}, 2), ({"version_label": "canary"}, 2), ({"version_label": "stable"}, 1)],
 )
 def test_predict_selects_the_version(stub, spec: dict[str, object], number: int) -> None:
-    response = stub.Predict(_predict("ranking", **spec), timeout=10)
+    response = stub.Predict(_predict("ranking", **spec), timeout=60)
     assert np.allclose(tf.make_ndarray(response.outputs["y"]), linear_score(X, number))
     assert response.model_spec.version.value == number
 
@@ -84,7 +84,7 @@ def test_predict_accepts_strings_and_an_output_filter(stub) -> None:
     request.inputs["item"].CopyFrom(tf.make_tensor_proto([b"a", b"b"]))
     request.inputs["price"].CopyFrom(tf.make_tensor_proto(np.array([1, 2], np.float32)))
     request.output_filter.append("label")
-    response = stub.Predict(request, timeout=10)
+    response = stub.Predict(request, timeout=60)
     assert list(response.outputs) == ["label"]
     assert response.outputs["label"].dtype == tf.string.as_datatype_enum
 
@@ -104,7 +104,7 @@ def test_predict_accepts_strings_and_an_output_filter(stub) -> None:
 )
 def test_invalid_predict_requests_are_refused(stub, request_, code: grpc.StatusCode) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        stub.Predict(request_, timeout=10)
+        stub.Predict(request_, timeout=60)
     assert caught.value.code() is code
     assert caught.value.details()
 
@@ -114,7 +114,7 @@ def test_invalid_output_filters_are_refused(stub, filtered: list[str], words: st
     request = _predict("ranking")
     request.output_filter.extend(filtered)
     with pytest.raises(grpc.RpcError) as caught:
-        stub.Predict(request, timeout=10)
+        stub.Predict(request, timeout=60)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert f"'{words}'" in caught.value.details()
 
@@ -124,7 +124,7 @@ def test_unknown_signature_of_examples_is_refused(stub) -> None:
         model_spec=model_pb2.ModelSpec(name="examples", signature_name="absent"), input=_examples(0.5)
     )
     with pytest.raises(grpc.RpcError) as caught:
-        stub.Classify(request, timeout=10)
+        stub.Classify(request, timeout=60)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -132,7 +132,7 @@ def test_classify_returns_classes_and_scores(stub) -> None:
     request = classification_pb2.ClassificationRequest(
         model_spec=model_pb2.ModelSpec(name="examples"), input=_examples(0.25, 0.75)
     )
-    response = stub.Classify(request, timeout=10)
+    response = stub.Classify(request, timeout=60)
     found = [
         [(class_.label.encode(), class_.score) for class_ in row.classes] for row in response.result.classifications
     ]
@@ -143,7 +143,7 @@ def test_regress_returns_values(stub) -> None:
     request = regression_pb2.RegressionRequest(
         model_spec=model_pb2.ModelSpec(name="examples", signature_name="regress"), input=_examples(0.25, 3.0)
     )
-    response = stub.Regress(request, timeout=10)
+    response = stub.Regress(request, timeout=60)
     assert [regression.value for regression in response.result.regressions] == [0.5, 6.0]
 
 
@@ -155,7 +155,7 @@ def test_multi_inference_returns_all_results(stub) -> None:
         )
         for name in ("classify", "regress")
     ]
-    response = stub.MultiInference(inference_pb2.MultiInferenceRequest(tasks=tasks, input=_examples(0.5)), timeout=10)
+    response = stub.MultiInference(inference_pb2.MultiInferenceRequest(tasks=tasks, input=_examples(0.5)), timeout=60)
     assert response.results[0].classification_result.classifications[0].classes[1].score == 0.5
     assert response.results[1].regression_result.regressions[0].value == 1.0
 
@@ -164,7 +164,7 @@ def test_metadata_contains_the_signature(stub) -> None:
     request = get_model_metadata_pb2.GetModelMetadataRequest(
         model_spec=model_pb2.ModelSpec(name="ranking"), metadata_field=["signature_def"]
     )
-    response = stub.GetModelMetadata(request, timeout=10)
+    response = stub.GetModelMetadata(request, timeout=60)
     signatures = get_model_metadata_pb2.SignatureDefMap()
     assert response.metadata["signature_def"].Unpack(signatures)
     signature = signatures.signature_def["serving_default"]
@@ -176,7 +176,7 @@ def test_status_lists_versions_largest_first(models) -> None:
     request = get_model_status_pb2.GetModelStatusRequest(model_spec=model_pb2.ModelSpec(name="ranking"))
     available = get_model_status_pb2.ModelVersionStatus.AVAILABLE
     found = [
-        (version.version, version.state) for version in models.GetModelStatus(request, timeout=10).model_version_status
+        (version.version, version.state) for version in models.GetModelStatus(request, timeout=60).model_version_status
     ]
     assert found == [(2, available), (1, available)], "the largest first"
 
@@ -186,14 +186,14 @@ def test_status_of_an_unknown_label_is_refused(models) -> None:
         model_spec=model_pb2.ModelSpec(name="ranking", version_label="absent")
     )
     with pytest.raises(grpc.RpcError) as caught:
-        models.GetModelStatus(request, timeout=10)
+        models.GetModelStatus(request, timeout=60)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_status_of_an_unknown_model_is_not_found(models) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         models.GetModelStatus(
-            get_model_status_pb2.GetModelStatusRequest(model_spec=model_pb2.ModelSpec(name="absent")), timeout=10
+            get_model_status_pb2.GetModelStatusRequest(model_spec=model_pb2.ModelSpec(name="absent")), timeout=60
         )
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 

@@ -30,16 +30,20 @@ def test_predict_answers_rows(http: httpx.Client) -> None:
 
 
 def test_answer_does_not_wait_for_an_acknowledgement(host: ServedHost) -> None:
-    connection = HTTPConnection(host.rest, timeout=10)
-    times = []
-    # Only after some requests does a client's kernel put off what it acknowledges, by 40 ms.
-    for _ in range(60):
+    connection = HTTPConnection(host.rest, timeout=60)
+
+    def seconds() -> float:
         start = time.monotonic()
         connection.request("POST", "/v1/models/ranking:predict", json.dumps({"instances": ROWS}))
         connection.getresponse().read()
-        times.append(time.monotonic() - start)
+        return time.monotonic() - start
+
+    # Only after some requests does a client's kernel put off what it acknowledges, by 40 ms.
+    for _ in range(40):
+        seconds()
+    # On a busy machine, many take longer.
+    assert any(seconds() < 0.03 for _ in range(500))
     connection.close()
-    assert min(times[-20:]) < 0.03
 
 
 def test_predict_answers_columns(http: httpx.Client) -> None:
@@ -126,6 +130,6 @@ def test_curl_gets_predictions(host: ServedHost) -> None:
     require("curl")
     command = ["curl", "--silent", "--fail", "-d", json.dumps({"instances": ROWS})]
     answer = subprocess.run(
-        [*command, f"http://{host.rest}/v1/models/ranking:predict"], capture_output=True, check=True, timeout=30
+        [*command, f"http://{host.rest}/v1/models/ranking:predict"], capture_output=True, check=True, timeout=120
     )
     assert json.loads(answer.stdout) == {"predictions": SCORES}

@@ -59,7 +59,7 @@ def _predict(host: ServedHost, authority: Certificate, own: Certificate | None =
     if own is not None:
         context.load_cert_chain(own.chain, own.key)
     url = f"https://{host.rest}/api/predict/ranking"
-    with httpx.Client(verify=context, timeout=20) as session:
+    with httpx.Client(verify=context, timeout=60) as session:
         return session.post(url, content=ranking_body())
 
 
@@ -67,7 +67,7 @@ def _health(host: ServedHost, authority: Certificate, own: Certificate | None = 
     pair = {} if own is None else {"private_key": own.key.read_bytes(), "certificate_chain": own.chain.read_bytes()}
     credentials = grpc.ssl_channel_credentials(authority.chain.read_bytes(), **pair)
     with grpc.secure_channel(host.grpc, credentials) as channel:
-        return health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=20).status
+        return health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=60).status
 
 
 def test_tls_clients_are_served_and_plain_requests_are_not(
@@ -78,7 +78,7 @@ def test_tls_clients_are_served_and_plain_requests_are_not(
         wait_until(lambda: _health(host, authority) == health_pb2.HealthCheckResponse.SERVING, "a host that is healthy")
         # A plain request gets nothing, or is told so.
         with contextlib.suppress(httpx.HTTPError):
-            assert httpx.get(f"http://{host.rest}/healthz", timeout=20).status_code == 400
+            assert httpx.get(f"http://{host.rest}/healthz", timeout=60).status_code == 400
 
 
 def test_client_with_a_certificate_is_served(mutual: ServedHost, authority: Certificate, client: Certificate) -> None:
@@ -104,9 +104,9 @@ def test_probes_need_no_certificate(mutual: ServedHost) -> None:
     """Probes of Kubernetes and of Prometheus have no certificate."""
     plain = f"http://{mutual.actual()['endpoints']['health']}"
     for path in ("/healthz", "/readyz", "/metrics", "/monitoring/prometheus/metrics"):
-        answer = httpx.get(plain + path, timeout=20)
+        answer = httpx.get(plain + path, timeout=60)
         assert (answer.status_code, answer.text != "") == (200, True), path
-        assert httpx.head(plain + path, timeout=20).status_code == 200
+        assert httpx.head(plain + path, timeout=60).status_code == 200
     for path in ("/api/predict/ranking", "/v1/models/ranking:predict", "/v2/models/ranking/infer"):
-        assert httpx.post(plain + path, content=ranking_body(), timeout=20).status_code == 404
-    assert httpx.get(plain + "/v1/models/ranking", timeout=20).status_code == 404
+        assert httpx.post(plain + path, content=ranking_body(), timeout=60).status_code == 404
+    assert httpx.get(plain + "/v1/models/ranking", timeout=60).status_code == 404

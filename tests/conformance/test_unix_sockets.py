@@ -59,7 +59,7 @@ def _request() -> predict_pb2.PredictRequest:
 
 
 def _post(path: Path) -> httpx.Response:
-    with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), timeout=20) as client:
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), timeout=60) as client:
         return client.post("http://host/api/predict/ranking", content=ranking_body())
 
 
@@ -77,9 +77,9 @@ def test_clients_are_served_at_sockets_and_ports_and_the_sockets_end_with_the_ho
                     predict_pb2.PredictRequest.SerializeToString,
                     predict_pb2.PredictResponse.FromString,
                 )
-                np.testing.assert_allclose(tf.make_ndarray(call(_request(), timeout=20).outputs["y"]), linear_score(X))
+                np.testing.assert_allclose(tf.make_ndarray(call(_request(), timeout=60).outputs["y"]), linear_score(X))
                 health = health_pb2_grpc.HealthStub(channel)
-                status = health.Check(health_pb2.HealthCheckRequest(), timeout=20).status
+                status = health.Check(health_pb2.HealthCheckRequest(), timeout=60).status
                 assert status == health_pb2.HealthCheckResponse.SERVING
         answer = _post(folder / "host-0.rest")
         np.testing.assert_allclose(decode(answer.content)["y"], linear_score(X))
@@ -106,7 +106,7 @@ def test_sockets_have_the_permissions_of_the_option_and_no_tls(
         assert _post(folder / "host-0.rest").status_code == 200
         with grpc.insecure_channel(f"unix:{folder}/host-0.grpc") as channel:
             health = health_pb2_grpc.HealthStub(channel)
-            assert health.Check(health_pb2.HealthCheckRequest(), timeout=20).status
+            assert health.Check(health_pb2.HealthCheckRequest(), timeout=60).status
 
 
 def test_sockets_of_a_killed_host_are_replaced(start_host, ranking: dict[str, Any], folder: Path) -> None:

@@ -56,7 +56,7 @@ class Held:
 
     def release(self) -> None:
         self._gate.open()
-        self._blocker.result(30)
+        self._blocker.result(60)
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def test_a_free_session_runs_all_waiting_requests(gated_rows: Path, tmp_path: Pa
         futures = [held.submit(request) for request in requests]
         held.release()
         for request, future in zip(requests, futures, strict=True):
-            np.testing.assert_array_equal(future.result(30)["y"], expected(request))
+            np.testing.assert_array_equal(future.result(60)["y"], expected(request))
 
     with hold(gated_rows, tmp_path, execution=execution) as held:
         ask_all(held)
@@ -149,7 +149,7 @@ def test_a_model_with_a_state_runs_once_for_each_request(tmp_path: Path) -> None
     path = build_batched(tmp_path / "counting", serve, [tf.TensorSpec([None], tf.float32, name="x")])
     with ThreadPoolExecutor(8) as pool, processor.Model(path, batching_config("timed", max_wait_us=20_000)) as model:
         answers = [pool.submit(model.run, {"x": np.zeros(1, np.float32)}) for _ in range(24)]
-        found = sorted(float(answer.result(30)["y"][0]) for answer in answers)
+        found = sorted(float(answer.result(60)["y"][0]) for answer in answers)
         assert found == [found[0] + i for i in range(24)]
 
 
@@ -164,7 +164,7 @@ def test_other_signatures_outputs_and_shapes_run_apart(multi_signature_model: Pa
                     futures.append((pool.submit(model.run, pair, "total", ["difference", "sum"]), "sum", i + 1))
                     futures.append((pool.submit(model.run, pair, "total", ["difference"]), "difference", i - 1))
                 for future, name, value in futures:
-                    answer = future.result(30)[name]
+                    answer = future.result(60)[name]
                     assert answer.flat[0] == value
         requests = [rows(i, count=1 + i % 4, columns=1 + i % 3) for i in range(12)]
         with same_answers(gated_rows, requests) as model:
@@ -182,9 +182,9 @@ def test_a_fault_fails_only_its_own_request(gated_rows: Path, tmp_path: Path) ->
             held.model.process(b"\xff\xff\xff", protocol="eas")
         held.release()
         for request, future in zip(requests, futures, strict=True):
-            np.testing.assert_array_equal(future.result(30)["y"], expected(request))
+            np.testing.assert_array_equal(future.result(60)["y"], expected(request))
         with pytest.raises(processor.InvalidArgumentError, match="assert"):
-            poison.result(30)
+            poison.result(60)
         assert held.model.stats()["batching"]["repeated"] == 1
 
 
@@ -193,12 +193,12 @@ def test_a_deadline_ends_a_waiting_request(gated_rows: Path, tmp_path: Path, exe
     with hold(gated_rows, tmp_path, execution=execution) as held:
         begin = time.monotonic()
         late = held.submit(rows(1), deadline=begin + 0.1)
-        patient = held.submit(rows(2), deadline=begin + 60)
+        patient = held.submit(rows(2), deadline=begin + 600)
         with pytest.raises(processor.DeadlineExceededError):
-            late.result(30)
-        assert time.monotonic() - begin < 5
+            late.result(60)
+        assert time.monotonic() - begin < 30
         held.release()
-        np.testing.assert_array_equal(patient.result(30)["y"], expected(rows(2)))
+        np.testing.assert_array_equal(patient.result(60)["y"], expected(rows(2)))
 
 
 @pytest.mark.parametrize("mode", ["zero_wait", "timed"])
@@ -258,8 +258,8 @@ def test_drain_answers_waiting_requests(gated_rows: Path, tmp_path: Path) -> Non
         with pytest.raises(processor.UnavailableError):
             held.model.run(rows(9))
         held.release()
-        held.model.drain(deadline=time.monotonic() + 30)
-        assert [float(future.result(30)["y"][0]) for future in futures] == [6.0 * i for i in range(5)]
+        held.model.drain(deadline=time.monotonic() + 60)
+        assert [float(future.result(60)["y"][0]) for future in futures] == [6.0 * i for i in range(5)]
 
 
 @pytest.mark.parametrize("mode", ["zero_wait", "timed"])
@@ -270,9 +270,9 @@ def test_close_cancels_waiting_requests(gated_rows: Path, tmp_path: Path, mode: 
         closer.start()
         for future in futures:
             with pytest.raises((processor.CancelledError, processor.FailedPreconditionError)):
-                future.result(30)
+                future.result(60)
         held.release()
-        closer.join(30)
+        closer.join(60)
         assert not closer.is_alive()
 
 
@@ -296,7 +296,7 @@ def test_modes_are_switched_under_load(gated_rows: Path) -> None:
             before = model.stats()["requests"]
             wait_until(lambda before=before: model.stats()["requests"] > before + 40, f"requests in mode {mode}")
         stop.set()
-        asked = sum(future.result(30) for future in futures)
+        asked = sum(future.result(60) for future in futures)
         assert not wrong
         assert model.stats()["responses"] == {"OK": asked}
 

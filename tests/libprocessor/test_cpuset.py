@@ -15,6 +15,7 @@ import pytest
 from helpers.hosts.contract_messages import encode
 from helpers.hosts.deeprec_abi import DropInModel, drop_in_config, refusal
 from helpers.system.programs import run_python
+from helpers.system.waiting import wait_until
 
 ONE = encode({"x": np.array([[1, 2, 3]], np.float32)})
 CPUS = sorted(os.sched_getaffinity(0))
@@ -72,7 +73,11 @@ def test_wrong_cpusets_are_refused(cpusets: str, sessions: int, word: str, tmp_p
 def session_threads() -> Iterator[tuple[str, str]]:
     """Yield name and CPUs of the threads that belong to sessions."""
     for task in Path("/proc/self/task").iterdir():
-        status = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines() if ":\t" in line)
+        try:
+            text = (task / "status").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # the thread has ended
+        status = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
         if "session-" in status["Name"]:
             yield status["Name"], status["Cpus_allowed_list"]
 
@@ -91,12 +96,12 @@ def test_threads_are_pinned_and_move(tiny_model: Path) -> None:
 
     keys: dict[str, Any] = {"session_num": 2, "select_session_policy": "RR", "intra_op_parallelism_threads": 2}
     with DropInModel(tiny_model, cpusets=f"{a};{b}", batch_process_count=8, **keys) as model:
-        names = [name for name, _ in session_threads()]
-        assert pinned(model) == {"session-0": {a}, "session-1": {b}}
-        assert {"session-0", "session-1"} <= {name for name, _ in session_threads()}, names
+        # A thread sets its name and its CPUs when it first runs.
+        wait_until(lambda: pinned(model) == {"session-0": {a}, "session-1": {b}}, "pinned threads")
+        wait_until(lambda: {"session-0", "session-1"} <= {name for name, _ in session_threads()}, "named threads")
         assert model.set_cpuset(f"{b};{a}") == ("OK", "")
         assert model.ask("info")["cpusets"] == [b, a]
-        assert pinned(model) == {"session-0": {b}, "session-1": {a}}
+        wait_until(lambda: pinned(model) == {"session-0": {b}, "session-1": {a}}, "moved threads")
         for wrong, word in ((a, "groups"), (f"{a};{NO_CPU}", f"CPU {NO_CPU}"), ("x;y", "'x'")):
             status, message = model.set_cpuset(wrong)
             assert status == "INVALID_ARGUMENT"
@@ -116,10 +121,11 @@ def test_threads_between_ops_are_the_sessions_own_and_move(tiny_model: Path) -> 
 
     keys: dict[str, Any] = {"session_num": 2, "select_session_policy": "RR", "intra_op_parallelism_threads": 1}
     with DropInModel(tiny_model, executor="default", inter_op_parallelism_threads=2, **keys) as model:
-        assert [name for name, _ in inter_op_threads()] == ["session-0-inter"] * 2 + ["session-1-inter"] * 2
+        names = ["session-0-inter"] * 2 + ["session-1-inter"] * 2
+        wait_until(lambda: [name for name, _ in inter_op_threads()] == names, "named threads")
         assert model.set_cpuset(f"{FIRST};{LAST}") == ("OK", "")
         first, last = ("session-0-inter", f"{FIRST}"), ("session-1-inter", f"{LAST}")
-        assert inter_op_threads() == [first, first, last, last]
+        wait_until(lambda: inter_op_threads() == [first, first, last, last], "moved threads")
         for _ in range(4):
             assert model.process(ONE).status == 200
     with DropInModel(tiny_model, executor="single_threaded", inter_op_parallelism_threads=2, **keys):

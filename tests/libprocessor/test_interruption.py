@@ -54,7 +54,8 @@ def test_a_kernel_stops_between_blocks(make: Callable[[], tuple[Any, tuple[Any, 
         with pytest.raises(tf.errors.DeadlineExceededError):
             op(*inputs, options=options)
 
-    assert min(timed(stop) for _ in range(3)) < 0.5 * whole
+    # Other programs may take the CPU meanwhile.
+    assert any(timed(stop) < 0.5 * whole for _ in range(20))
     assert np.isfinite(op(*inputs)[0]).all(), "what was stopped leaves nothing behind"
 
 

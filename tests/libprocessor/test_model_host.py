@@ -8,6 +8,7 @@ import json
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from helpers.hosts.host_clients import ONE, QUICK, X, scale_of
 from helpers.hosts.state_directory import StateDirectory, entry, model_of, wait_for_status
 from helpers.hosts.tfserving_messages import tfserving_outputs, tfserving_request
 from helpers.models import model_builders
+from helpers.models.gate import Gate, passing
 from helpers.models.slow_requests import slow_request
 from helpers.system.waiting import wait_until
 
@@ -248,79 +250,115 @@ def test_refusals_by_limits_say_when_to_retry(host: processor.Host, state: State
     assert len(refused(asyncio.run(ask(4)))) == 1
 
 
-def test_cancelled_and_late_requests_do_not_run(host: processor.Host, state: StateDirectory, slow_model: Path) -> None:
-    slow = slow_request(300)
-    state.serve(host, {"m": model_of(slow_model, config=QUICK)})
+async def becomes(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds, while the requests of this loop go on."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def test_cancelled_and_late_requests_do_not_run(
+    host: processor.Host, state: StateDirectory, gated_model: Path, tmp_path: Path
+) -> None:
+    gate, quick = Gate(tmp_path), encode(passing(1.0))
+    state.serve(host, {"m": model_of(gated_model, config=QUICK)})
 
     async def ask() -> None:
-        first = asyncio.ensure_future(host.aprocess("eas", slow))
-        await asyncio.sleep(0.05)
-        second = asyncio.ensure_future(host.aprocess("eas", slow))
-        late = asyncio.ensure_future(host.aprocess("eas", slow, deadline=time.monotonic() + 0.01))
-        await asyncio.sleep(0.01)
+        first = asyncio.ensure_future(host.aprocess("eas", encode(gate.inputs)))
+        await becomes(lambda: entry(host, "m", 1)["in_flight"] == 1)
+        second = asyncio.ensure_future(host.aprocess("eas", quick))
+        await becomes(lambda: entry(host, "m", 1)["in_flight"] == 2)
+        late = asyncio.ensure_future(host.aprocess("eas", quick, deadline=time.monotonic() + 0.01))
         second.cancel()
         with pytest.raises(processor.DeadlineExceededError):
             await late
         assert not first.done()
+        await asyncio.to_thread(gate.open)
         assert (await first).model_name == "m"
 
     asyncio.run(ask())
     wait_until(lambda: entry(host, "m", 1)["in_flight"] == 0, "no request left")
 
 
-def test_variants_give_way_to_the_baseline(host: processor.Host, state: StateDirectory, slow_model: Path) -> None:
-    slow = slow_request(300)
-    versions = {str(n): {"path": str(slow_model), "config": QUICK, "cpuset": str(CPUS[n % len(CPUS)])} for n in (1, 2)}
+def test_variants_give_way_to_the_baseline(
+    host: processor.Host, state: StateDirectory, gated_model: Path, tmp_path: Path
+) -> None:
+    quick = encode(passing(1.0))
+    versions = {str(n): {"path": str(gated_model), "config": QUICK, "cpuset": str(CPUS[n % len(CPUS)])} for n in (1, 2)}
     state.serve(host, {"m": {"baseline": 1, "versions": versions}})
+    gates = []
+    for name in ("baseline", "variant"):
+        (tmp_path / name).mkdir()
+        gates.append(Gate(tmp_path / name))
 
-    async def ask() -> list[Any]:
-        baseline = [asyncio.ensure_future(host.aprocess("eas", slow)) for _ in range(3)]
-        await asyncio.sleep(0.03)
-        first = asyncio.ensure_future(host.aprocess("eas", slow, model_version=2))
-        await asyncio.sleep(0.03)
-        second = asyncio.ensure_future(host.aprocess("eas", slow, model_version=2))
-        await asyncio.sleep(0.15)
-        third = asyncio.ensure_future(host.aprocess("eas", slow, model_version=2))
-        return await asyncio.gather(first, second, third, *baseline, return_exceptions=True)
+    async def ask(request: bytes, **more: Any) -> Any:
+        return (await asyncio.gather(host.aprocess("eas", request, **more), return_exceptions=True))[0]
 
-    first, second, third, *baseline = asyncio.run(ask())
+    async def ask_all() -> tuple[list[Any], list[Any]]:
+        baseline = [asyncio.ensure_future(ask(encode(gates[0].inputs)))]
+        await becomes(lambda: entry(host, "m", 1)["in_flight"] == 1)
+        baseline += [asyncio.ensure_future(ask(quick)) for _ in range(2)]
+        await becomes(lambda: entry(host, "m", 1)["in_flight"] == 3)
+        variant = [asyncio.ensure_future(ask(encode(gates[1].inputs), model_version=2))]
+        await becomes(lambda: entry(host, "m", 2)["in_flight"] == 1)
+        variant.append(asyncio.ensure_future(ask(quick, model_version=2)))
+        await asyncio.sleep(0.05)
+        for _ in range(1200 if len(CPUS) <= 2 else 0):
+            # While the gates are closed, none is answered, but it may be refused.
+            if variant[-1].done():
+                break
+            variant.append(asyncio.ensure_future(ask(quick, model_version=2)))
+            await asyncio.wait(variant[-1:], timeout=0.05)
+        for gate in gates:
+            await asyncio.to_thread(gate.open)
+        return await asyncio.gather(*variant), await asyncio.gather(*baseline)
+
+    (first, second, *others), baseline = asyncio.run(ask_all())
     assert isinstance(first, processor.Answer), first
     assert isinstance(second, processor.Answer), "refused before the baseline had to wait for a while"
     assert all(isinstance(answer, processor.Answer) for answer in baseline)
     if len(CPUS) <= 2:
-        assert isinstance(third, processor.ResourceExhaustedError), third
-        assert "variant" in str(third)
+        assert isinstance(others[-1], processor.ResourceExhaustedError), others
+        assert "variant" in str(others[-1])
 
 
 def test_drain_waits_for_requests_and_refuses_new_ones(
-    host: processor.Host, state: StateDirectory, slow_model: Path
+    host: processor.Host, state: StateDirectory, gated_model: Path, tmp_path: Path
 ) -> None:
-    slow = slow_request(300)
-    state.serve(host, {"m": model_of(slow_model, config=QUICK)})
+    gate = Gate(tmp_path)
+    state.serve(host, {"m": model_of(gated_model, config=QUICK)})
     answers: list[processor.Answer] = []
-    client = threading.Thread(target=lambda: answers.append(host.process("eas", slow)))
+    client = threading.Thread(target=lambda: answers.append(host.process("eas", encode(gate.inputs))))
     client.start()
     wait_until(lambda: entry(host, "m", 1)["in_flight"] == 1, "a request")
     with pytest.raises(processor.DeadlineExceededError, match="1 requests left"):
         host.drain(time.monotonic() + 0.01)
     assert host.status()["state"] == "draining"
     with pytest.raises(processor.UnavailableError, match="draining"):
-        host.process("eas", ONE)
-    host.drain(time.monotonic() + 30)
+        host.process("eas", encode(passing(1.0)))
+    threading.Timer(0.1, gate.open).start()
+    host.drain(time.monotonic() + 60)
     client.join()
     assert len(answers) == 1
     wait_until(lambda: state.actual()["state"] == "draining", "actual.json")
 
 
-def test_close_cancels_waiting_requests_and_refuses_later_ones(state: StateDirectory, slow_model: Path) -> None:
-    slow = slow_request(300)
+def test_close_cancels_waiting_requests_and_refuses_later_ones(
+    state: StateDirectory, gated_model: Path, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path)
     host = processor.Host(state.path)
-    state.serve(host, {"m": model_of(slow_model, config=QUICK)})
+    state.serve(host, {"m": model_of(gated_model, config=QUICK)})
 
     async def ask() -> list[Any]:
-        tasks = [asyncio.ensure_future(host.aprocess("eas", slow)) for _ in range(3)]
-        await asyncio.sleep(0.1)
-        await asyncio.to_thread(host.close)
+        tasks = [asyncio.ensure_future(host.aprocess("eas", encode(gate.inputs)))]
+        await becomes(lambda: entry(host, "m", 1)["in_flight"] == 1)
+        tasks += [asyncio.ensure_future(host.aprocess("eas", encode(passing(1.0)))) for _ in range(2)]
+        await becomes(lambda: entry(host, "m", 1)["in_flight"] == 3)
+        closing = asyncio.create_task(asyncio.to_thread(host.close))
+        await asyncio.wait(tasks[1:])
+        await asyncio.to_thread(gate.open)
+        await closing
         return await asyncio.gather(*tasks, return_exceptions=True)
 
     first, *others = asyncio.run(ask())

@@ -189,9 +189,10 @@ def test_serving_threads_do_not_use_the_maintenance_cpus(state: StateDirectory, 
     with processor.Host(state.path, maintenance_cpus=str(CPUS[0])) as host:
         state.serve(host, {"m": model_of(scaled_models[1], config=config)})
         host.process("eas", ONE)
-        threads = threads_named("session-")
-        assert len(threads) >= 5
-        assert set(map(frozenset, threads.values())) == {frozenset(CPUS)}
+        wait_until(lambda: len(threads_named("session-")) >= 5, "the threads of the session")
+        # A thread sets its CPUs when it first runs.
+        everywhere = {frozenset(CPUS)}
+        wait_until(lambda: set(map(frozenset, threads_named("session-").values())) == everywhere, "threads everywhere")
     with processor.Host(state.path) as host:
         state.serve(host, {"m": model_of(scaled_models[1], config=config)})
         assert {os.sched_getscheduler(thread) for thread in threads_named("session-")} == {os.SCHED_OTHER}

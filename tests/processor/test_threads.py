@@ -71,4 +71,4 @@ def test_gil_is_free_while_a_request_runs(slow_model: Path) -> None:
             time.sleep(0.002)
             ticks += 1
         # If the GIL were held, the main thread would not have woken before the end.
-        assert ticks > 20
+        assert ticks > 5

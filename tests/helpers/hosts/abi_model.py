@@ -135,7 +135,7 @@ class AbiModel:
         self._lib.processor_result_free(result[0])
         return json.loads(text)
 
-    def completions(self, count: int, timeout: float = 30.0) -> list[Completion]:
+    def completions(self, count: int, timeout: float = 60.0) -> list[Completion]:
         """Wait on the descriptor for `count` completions."""
         taken: list[Completion] = []
         end = time.monotonic() + timeout

@@ -10,6 +10,8 @@ import numpy as np
 from helpers.hosts.contract_messages import encode
 from processor import Model
 
+ENDLESS = 10**7  # loops of a millisecond
+
 
 def loops_for(model: Model, seconds: float) -> int:
     """Return how many loops take at least about `seconds` on this machine."""
