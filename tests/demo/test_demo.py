@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from helpers.system.process_state import catches
 from helpers.system.programs import start_module
+from helpers.system.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,11 +60,13 @@ def test_demo_serves_in_every_way_and_agrees_with_tensorflow(tmp_path: Path) -> 
 @pytest.mark.parametrize("seconds", [0.5, 2.5, 6.0])
 def test_interrupt_ends_the_demo_quietly(tmp_path: Path, seconds: float) -> None:
     demo = start(tmp_path / "demo.json", "--rounds", "100")
+    # Before that, the interrupt would be one of Python's start.
+    wait_until(lambda: catches(demo.pid, signal.SIGHUP), "a demo that handles signals")
     time.sleep(seconds)
     # A terminal also sends it to the whole process group.
     os.killpg(demo.pid, signal.SIGINT)
     try:
-        _, err = demo.communicate(timeout=60)
+        _, err = demo.communicate(timeout=300)
     finally:
         if demo.poll() is None:
             os.killpg(demo.pid, signal.SIGKILL)
@@ -99,7 +103,7 @@ sys.meta_path.insert(0, Interrupt())
     command = [sys.executable, "-m", "demo"]
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300
     )
     assert done.returncode == 130
     assert done.stderr == "make demo: interrupted; finished steps stay in the cache\n"

@@ -13,17 +13,20 @@ from demo.measure import ServingError, Timing, closed_loop, in_order, median, ru
 
 def test_closed_loop_measures_a_known_latency() -> None:
     sent: list[int] = []
+    began = time.monotonic()
     timing = closed_loop(lambda number: (sent.append(number), time.sleep(0.01)), requests=5, threads=2, seconds=0.4)
+    took = time.monotonic() - began
     assert set(sent) == set(range(5))
     assert 10_000 <= timing.p50_us <= timing.p99_us
     # Two clients of at least 10 ms each, for 0.4 s and the last request.
     assert 0 < timing.requests_per_s <= 200
-    assert timing.requests_per_s == pytest.approx(len(sent) / 0.41, rel=0.2)
+    # On a busy machine the last request, or the start of a thread, may take longer.
+    assert len(sent) / took <= timing.requests_per_s <= len(sent) / 0.4
 
 
 def test_closed_loop_uses_as_many_threads_as_asked() -> None:
     together = threading.Barrier(3)
-    timing = closed_loop(lambda number: together.wait(timeout=5), requests=1, threads=3, seconds=0.0)
+    timing = closed_loop(lambda number: together.wait(timeout=60), requests=1, threads=3, seconds=0.0)
     assert timing.requests_per_s > 0
 
 

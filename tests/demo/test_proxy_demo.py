@@ -78,7 +78,7 @@ def test_interrupt_ends_demo_and_proxy_quietly(tmp_path: Path) -> None:
         time.sleep(1.0)
         # A terminal also sends it to the whole process group.
         os.killpg(demo.pid, signal.SIGINT)
-        _, err = demo.communicate(timeout=90)
+        _, err = demo.communicate(timeout=300)
     finally:
         if demo.poll() is None:
             os.killpg(demo.pid, signal.SIGKILL)

@@ -34,6 +34,13 @@ def peak_resident_bytes() -> int:
     return int(kilobytes) * 1024
 
 
+def catches(pid: int, number: int) -> bool:
+    """Return whether a process handles a signal by a function of its own."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    (caught,) = re.findall(r"^SigCgt:\s+([0-9a-f]+)$", status, re.MULTILINE)
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
 def threads_named(prefix: str) -> dict[int, set[int]]:
     """Return the threads whose names begin with a prefix, and the CPUs that each may use."""
     found = {}

@@ -16,9 +16,11 @@ def test_coefficient_is_that_of_the_slow_down_beyond_the_knee() -> None:
 
 def test_pace_sets_the_traffic() -> None:
     cpu = min(os.sched_getaffinity(0))
-    rates = []
-    for pace in (0.3, 1.0):
+
+    def rate(pace: float) -> float:
         with Copying([cpu], pace) as copying:
             time.sleep(0.5)
-            rates.append(copying.rate())
-    assert 0 < rates[0] < rates[1]
+            return copying.rate()
+
+    # Other programs may take the CPU from one of the two.
+    assert any(0 < rate(0.3) < rate(1.0) for _ in range(10))
