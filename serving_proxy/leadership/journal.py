@@ -16,6 +16,7 @@ from typing import Any
 
 from serving_proxy.errors import ExhaustedError, ProxyError, UnavailableError
 from serving_proxy.leadership.shared_store import SharedStore
+from serving_proxy.store import check_schema, newest_schema
 
 log = logging.getLogger("serving_proxy.leadership")
 
@@ -77,7 +78,7 @@ class Journal:
         """
         if self._is_lost or not self._holds():
             raise UnavailableError("this proxy no longer leads, expected the one that does; nothing was changed")
-        data = json.dumps({"term": self._term, "statements": statements}).encode()
+        data = json.dumps({"term": self._term, "schema": newest_schema(), "statements": statements}).encode()
         name = log_name(self.number + 1)
         try:
             is_ours = self._store.create(name, data)
@@ -127,13 +128,18 @@ def read_entry(store: SharedStore, number: int) -> list[Statement] | None:
     ------
     UnavailableError
         It cannot be read, or is damaged.
+    PreconditionError
+        It is for a database of a later release.
     """
     data = store.get(log_name(number))
     if data is None:
         return None
     try:
-        return [(str(sql), bool(many), list(values)) for sql, many, values in json.loads(data)["statements"]]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        found = json.loads(data)
+        # Earlier releases did not write it; all of them had the first schema.
+        check_schema(int(found.get("schema", 1)), log_name(number))
+        return [(str(sql), bool(many), list(values)) for sql, many, values in found["statements"]]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnavailableError(f"{log_name(number)}: {error}, expected a transaction of a proxy") from error
 
 

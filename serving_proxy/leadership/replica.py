@@ -24,7 +24,7 @@ from serving_proxy.leadership.journal import (
     write_snapshot,
 )
 from serving_proxy.leadership.shared_store import OtherStoreError, SharedStore
-from serving_proxy.store import Database, Repository
+from serving_proxy.store import Database, Repository, check_schema, schema_of
 from serving_proxy.system.files import replace
 
 log = logging.getLogger("serving_proxy.leadership")
@@ -48,6 +48,7 @@ class Replica:
         self._path = path
         self._snapshot_at = 0
         self.number = 0
+        self._readable_at = -1
         self._knows_snapshot = self._restore()
         self.database = Database(path)
 
@@ -83,6 +84,12 @@ class Replica:
                     self.database = Database(self._path)
             else:
                 return
+
+    def check_readable(self) -> None:
+        """Raise PreconditionError if a later release has written records that this one does not know."""
+        if self._readable_at != self.number:
+            Repository(self.database).models()
+            self._readable_at = self.number
 
     def lead(self, term: int, holds: Callable[[], bool], lose: Callable[[], None]) -> None:
         """Begin a term: from now on this database's transactions are the next ones of the log.
@@ -186,6 +193,8 @@ class Replica:
         data = None if number is None else self._store.get(snapshot_name(number))
         if number is None or data is None:
             return False
+        # Before it replaces a database that this release can read.
+        check_schema(schema_of(data), snapshot_name(number))
         for suffix in ("-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 self._path.with_name(self._path.name + suffix).unlink()

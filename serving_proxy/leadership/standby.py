@@ -35,6 +35,7 @@ async def stand_by(replica: Replica, leadership: Leadership, ended: asyncio.Even
     async def lead_once() -> bool | None:
         # Before the lease is taken: a proxy that cannot lead must not keep it from one that can.
         await asyncio.to_thread(replica.catch_up)
+        await asyncio.to_thread(replica.check_readable)
         if not await leadership.look(replica.known_term):
             return None
         await asyncio.to_thread(replica.catch_up)

@@ -3,8 +3,18 @@
 
 from __future__ import annotations
 
-from serving_proxy.store.database import Database, StateLock
+from serving_proxy.store.database import Database, StateLock, check_schema, newest_schema, schema_of
 from serving_proxy.store.repository import Event, JobRow, Repository
 from serving_proxy.store.reserve import Reserve
 
-__all__ = ["Database", "Event", "JobRow", "Repository", "Reserve", "StateLock"]
+__all__ = [
+    "Database",
+    "Event",
+    "JobRow",
+    "Repository",
+    "Reserve",
+    "StateLock",
+    "check_schema",
+    "newest_schema",
+    "schema_of",
+]

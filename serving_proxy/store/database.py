@@ -10,6 +10,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
@@ -210,10 +211,8 @@ class Database:
     def _migrate(self) -> None:
         (found,) = self.connection.execute("PRAGMA user_version").fetchone()
         steps = migrations()
-        newest = max(steps)
-        if found > newest:
-            raise PreconditionError(f"{self.path}: schema {found}, expected at most {newest}; a later proxy wrote it")
-        for number in range(found + 1, newest + 1):
+        check_schema(found, self.path)
+        for number in range(found + 1, max(steps) + 1):
             # Each script is one transaction: if the proxy is killed meanwhile, the migration starts again.
             script = f"BEGIN IMMEDIATE;\n{steps[number]}\nPRAGMA user_version = {number};\nCOMMIT;"
             try:
@@ -224,6 +223,37 @@ class Database:
                 raise
 
 
+def check_schema(found: int, where: object) -> None:
+    """Check that this release knows a schema of the database.
+
+    Parameters
+    ----------
+    found : int
+        Number of the last migration.
+    where : object
+        What has it, for the message.
+
+    Raises
+    ------
+    PreconditionError
+    """
+    newest = newest_schema()
+    if found > newest:
+        raise PreconditionError(f"{where}: schema {found}, expected at most {newest}; a later release wrote it")
+
+
+def newest_schema() -> int:
+    """Return the schema that this release writes: the number of the last migration."""
+    return max(migrations())
+
+
+def schema_of(database: bytes) -> int:
+    """Return the schema of a whole database."""
+    # The user version, in the header of SQLite's file format.
+    return int.from_bytes(database[60:64], "big")
+
+
+@cache
 def migrations() -> dict[int, str]:
     """Return the numbered SQL scripts."""
     folder = resources.files("serving_proxy.store").joinpath("migrations")

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from serving_proxy.errors import ProxyError
+from serving_proxy.errors import PreconditionError, ProxyError
 from serving_proxy.field_faults import first_fault
 from serving_proxy.records.models import Model, Note, Version
 from serving_proxy.store.database import Database, Writer
@@ -213,11 +213,18 @@ class Repository:
 
     @contextmanager
     def _reporting_damage(self, what: str) -> Iterator[None]:
-        """Raise a one-line error if a row is not in this proxy's format."""
+        """Raise a one-line error if a row is not in this proxy's format: it is damaged, or of a later release."""
         try:
             yield
         except (ValueError, TypeError, RecursionError) as error:
             said = first_fault(error) if isinstance(error, ValidationError) else str(error)
+            fault: Any = error.errors()[0] if isinstance(error, ValidationError) else {"type": ""}
+            if fault["type"] == "extra_forbidden":
+                place = ".".join(map(str, fault["loc"]))
+                raise PreconditionError(
+                    f"{self._database.path}: {what} has '{place}', which a later release wrote, expected a record of "
+                    "this release or an earlier one"
+                ) from error
             found = " ".join(said.split())
             path = self._database.path
             raise ProxyError(f"{path}: {what} is damaged, {found}; expected a record of this proxy") from error

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from helpers.proxies.lifecycle_records import deployed, settled
 from serving_proxy.deploy.changes import promote, start_ramp
+from serving_proxy.errors import PreconditionError
 from serving_proxy.records.models import Model, Note, Policy, Settings
 from serving_proxy.store import Database, Repository
 from serving_proxy.store import repository as module
@@ -29,6 +31,17 @@ def rich_model() -> Model:
     model = settled(deployed(model, 5))
     model = start_ramp(model, 4, 5000, 60.0, ()).model
     return settled(promote(model, 5).model).change(base_path="/models", policy=Policy(count=2), key_input="user")
+
+
+@pytest.mark.parametrize(("table", "what"), [("models", "model ranking"), ("versions", "version ranking/3")])
+def test_a_record_of_a_later_release_is_refused(repository: Repository, tmp_path: Path, table: str, what: str) -> None:
+    repository.save([settled(deployed(None, 3))])
+    connection = sqlite3.connect(tmp_path / "db")
+    with connection:
+        connection.execute(f"UPDATE {table} SET record = json_insert(record, '$.wings', 2)")
+    connection.close()
+    with pytest.raises(PreconditionError, match=rf"db: {what} has 'wings', which a later release wrote, expected"):
+        repository.models()
 
 
 def test_a_model_comes_back_as_it_was(repository: Repository, tmp_path: Path) -> None:
