@@ -9,16 +9,19 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 
 import httpx
 
 from serving_proxy.access.certificates import connection_fault
 from serving_proxy.access.tokens import LEADER_HEADER, check_clear_text, find_token
-from serving_proxy.errors import LateError, UnavailableError, from_status
+from serving_proxy.errors import LateError, PreconditionError, UnavailableError, from_status
 
 POLL_S = 0.2
 # A client that waits longer than this is told why.
 _SILENT_S = 1.0
+# What a proxy says of a path or a method that only another release has.
+_NO_ROUTE = {code.phrase for code in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)}
 
 
 class RetryingTransport(httpx.HTTPTransport):
@@ -142,5 +145,8 @@ def error_of(answer: httpx.Response) -> Exception:
     """Return the exception for the status that the proxy returned."""
     with suppress(ValueError, KeyError, TypeError):
         found = answer.json()["error"]
+        if found["message"] in _NO_ROUTE:
+            verb = f"{answer.request.method} {answer.url.path}"
+            return PreconditionError(f"{verb}: not known to the proxy, expected a proxy of this release or a later one")
         return from_status(found["status"], found["message"])
     return UnavailableError(f"{answer.url}: HTTP {answer.status_code}, expected a proxy")

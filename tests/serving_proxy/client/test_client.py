@@ -12,7 +12,15 @@ import pytest
 
 import serving_proxy
 from serving_proxy import Client
-from serving_proxy.errors import BY_STATUS, InvalidError, LateError, ProxyError, UnavailableError, from_status
+from serving_proxy.errors import (
+    BY_STATUS,
+    InvalidError,
+    LateError,
+    PreconditionError,
+    ProxyError,
+    UnavailableError,
+    from_status,
+)
 
 
 def answering(text: bytes) -> str:
@@ -40,6 +48,14 @@ def answering(text: bytes) -> str:
 def test_a_server_that_is_not_a_proxy_is_unavailable(text: bytes) -> None:
     with Client(answering(text)) as client, pytest.raises(UnavailableError, match="expected a proxy"):
         client.status()
+
+
+@pytest.mark.parametrize(("code", "phrase"), [(404, "Not Found"), (405, "Method Not Allowed")])
+def test_a_verb_that_an_earlier_proxy_does_not_have_is_named(code: int, phrase: str) -> None:
+    body = f'{{"error": {{"status": "NOT_FOUND", "message": "{phrase}"}}}}'
+    url = answering(f"HTTP/1.1 {code} {phrase}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+    with Client(url) as client, pytest.raises(PreconditionError, match=r"^GET /v1/workload: not known to the proxy"):
+        client.workload()
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://[::1", "gopher://x", "127.0.0.1"])
