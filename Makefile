@@ -150,6 +150,11 @@ test-tsan: lib-tsan
 test-faults: host-go $(VENV)/.stamp-load-test
 	$(Q)$(BIN)/python -m load_tests.faults $(FAULT_ARGS)
 
+## test-upgrade: replace the programs of the commit FROM=COMMIT one by one by today's under load, and go back; needs Go
+.PHONY: test-upgrade
+test-upgrade: host-go $(VENV)/.stamp-bench $(VENV)/.stamp-load-test
+	$(Q)$(BIN)/python -m load_tests.upgrade --from '$(FROM)' $(UPGRADE_ARGS)
+
 ## test-py: run the tests of the Python packages
 test-py: lib $(VENV)/.stamp-test .venv-clients/.stamp
 	$(Q)$(PYTEST) tests/processor tests/graph_tools tests/cost_model tests/serving_proxy tests/elastic_training tests/demo tests/load_tests $(PYTEST_ARGS)

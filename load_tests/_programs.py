@@ -86,15 +86,15 @@ def find_program(name: str, folder: Path | None = None) -> Path:
     raise FileNotFoundError(f"{name}: not found in {', '.join(map(str, folders))}; `make build` builds it")
 
 
-def find_go_program(name: str) -> Path:
-    """Return the path of a program of the Go module.
+def find_go_program(name: str, root: Path = ROOT) -> Path:
+    """Return the path of a program of the Go module of a checkout.
 
     Raises
     ------
     FileNotFoundError
         If it has not been built.
     """
-    path = ROOT / "build" / "host-go" / name
+    path = root / "build" / "host-go" / name
     if not path.is_file():
         raise FileNotFoundError(f"{path}: not found; `make host-go` builds it")
     return path

@@ -9,14 +9,14 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from load_tests._programs import ROOT, ProgramError, find_go_program
+from load_tests._programs import ProgramError
+from load_tests._releases import TODAY, Release
 from load_tests.ports import free_port
 from serving_proxy import Client
 from serving_proxy.access.tokens import read_token
@@ -42,14 +42,25 @@ class Service:
         The state is on a file system of this size, which no other process sees.
     options : sequence of str
         Further options of `serve`.
+    release : Release
 
     Attributes
     ----------
+    release : Release
+        Of the proxy that is started next, and of the hosts that it starts.
     rest, grpc, admin : int
         Ports on 127.0.0.1.
     """
 
-    def __init__(self, kind: str, folder: Path, disk_bytes: int | None = None, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        kind: str,
+        folder: Path,
+        disk_bytes: int | None = None,
+        options: Sequence[str] = (),
+        release: Release = TODAY,
+    ) -> None:
+        self.release = release
         self._kind = kind
         self._folder = folder
         self._disk_bytes = disk_bytes
@@ -81,17 +92,17 @@ class Service:
 
     def start(self) -> None:
         """Start the proxy, and wait until it responds."""
-        environment = dict(os.environ)
+        environment = self.release.environment
         if self._kind == "go":
-            environment["RECPROCESSOR_HOST"] = str(find_go_program("recprocessor-host"))
-        command = [sys.executable, "-m", "serving_proxy", "serve", "--state-dir", str(self._state)]
+            environment["RECPROCESSOR_HOST"] = str(self.release.host)
+        command = self.release.command("serving_proxy", "serve", "--state-dir", self._state)
         command += ["--host", self._kind, "--admin-port", str(self.admin)]
         command += ["--grpc-port", str(self.grpc), "--rest-port", str(self.rest), *self._options]
         if self._disk_bytes is not None:
             own = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", _SMALL_DISK, "sh"]
             command = [*own, str(self._disk_bytes), str(self._state), *command]
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, env=environment)
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.release.root, env=environment)
         self.wait(self._answers, "a proxy that answers")
 
     def client(self) -> Client:

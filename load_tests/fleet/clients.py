@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from typing import Any
 
-__all__ = ["SERVICE_CONFIG", "RoundRobinClients", "predict_request"]
+__all__ = ["SERVICE_CONFIG", "RoundRobinClients", "channel_options", "predict_request"]
 
 _SERVICES = ("tensorflow.serving.PredictionService", "inference.GRPCInferenceService")
 #: The service config of docs/fleet.md.
@@ -52,15 +52,7 @@ class RoundRobinClients:
         self.slowest_s = 0.0
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        config = SERVICE_CONFIG if retries else {"loadBalancingConfig": SERVICE_CONFIG["loadBalancingConfig"]}
-        options = [
-            ("grpc.service_config", json.dumps(config)),
-            ("grpc.enable_retries", int(retries)),
-            ("grpc.keepalive_time_ms", 10_000),
-            ("grpc.keepalive_timeout_ms", 5_000),
-            ("grpc.use_local_subchannel_pool", 1),
-            ("grpc.max_reconnect_backoff_ms", 1_000),
-        ]
+        options = channel_options(retries)
         target = "ipv4:" + ",".join(addresses)
         self._threads = [threading.Thread(target=self._run, args=(target, options, request)) for _ in range(_CLIENTS)]
 
@@ -95,6 +87,19 @@ class RoundRobinClients:
                     self.statuses[status] += 1
                     self.slowest_s = max(self.slowest_s, time.monotonic() - begun)
                 time.sleep(0.001)
+
+
+def channel_options(retries: bool) -> list[tuple[str, Any]]:
+    """Return the options of a channel to several hosts, as docs/fleet.md describes them."""
+    config = SERVICE_CONFIG if retries else {"loadBalancingConfig": SERVICE_CONFIG["loadBalancingConfig"]}
+    return [
+        ("grpc.service_config", json.dumps(config)),
+        ("grpc.enable_retries", int(retries)),
+        ("grpc.keepalive_time_ms", 10_000),
+        ("grpc.keepalive_timeout_ms", 5_000),
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.max_reconnect_backoff_ms", 1_000),
+    ]
 
 
 def predict_request() -> bytes:

@@ -86,10 +86,10 @@ def _change(proxy: FleetProxy, machines: list[Path], number: int) -> list[float]
     return found
 
 
-def weight_of(machine: Path) -> int | None:
-    """Return the share of version 2 that the hosts of a machine are told; None: no state yet."""
+def weight_of(machine: Path, name: str = "model_0") -> int | None:
+    """Return the share of a model's variants that the hosts of a machine are told; None: no state yet."""
     try:
-        model = json.loads((machine / "desired.json").read_bytes())["models"]["model_0"]
+        model = json.loads((machine / "desired.json").read_bytes())["models"][name]
     except (OSError, KeyError):
         return None
     return sum(int(arm["weight"]) for arm in model["routing"]["arms"])

@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from load_tests._programs import ROOT, find_go_program
+from load_tests._releases import TODAY, Release
 from load_tests.fleet.network import Network
 from load_tests.fleet.setup import FleetProxy, wait_until
 
@@ -30,23 +28,41 @@ class FleetMachine:
     proxy : FleetProxy
     network : Network, optional
         Where both run; by default the network of this process.
+    others : sequence of FleetProxy
+        Further proxies, of which another one may lead.
+    release : Release
+
+    Attributes
+    ----------
+    release : Release
+        Of what is started next.
     """
 
-    def __init__(self, folder: Path, name: str, proxy: FleetProxy, network: Network | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        proxy: FleetProxy,
+        network: Network | None = None,
+        others: Sequence[FleetProxy] = (),
+        release: Release = TODAY,
+    ) -> None:
         self.name = name
+        self.release = release
         self.state_dir = folder / name
         self._log = folder / f"{name}.log"
         self._enter = [] if network is None else network.enter
         self._address = "127.0.0.1" if network is None else network.inside
-        server = proxy.url if network is None else proxy.url.replace("127.0.0.1", network.outside)
-        self._agent = [sys.executable, "-m", "serving_proxy", "agent", "--server", server, "--machine", name]
+        urls = [proxy.url, *(other.url for other in others)]
+        servers = urls if network is None else [url.replace("127.0.0.1", network.outside) for url in urls]
+        self._agent = ["agent", "--machine", name, *(part for server in servers for part in ("--server", server))]
         self._agent += ["--state-dir", str(self.state_dir), "--token-file", str(proxy.token_file)]
         self._agent += ["--ca-file", str(proxy.ca_file)]
-        self._port = 0
+        self._ports = {"grpc": 0, "rest": 0}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
-        """Start the agent, and then the host at the port that it had before; wait until it is ready."""
+        """Start the agent, and then the host at the ports that it had before; wait until it is ready."""
         self.start_agent()
         wait_until((self.state_dir / "desired.json").exists)
         self.start_host()
@@ -56,6 +72,11 @@ class FleetMachine:
     def address(self) -> str:
         """Return the address of the host's gRPC server."""
         return str(self._actual()["endpoints"]["grpc"])
+
+    @property
+    def rest_address(self) -> str:
+        """Return the address of the host's REST server."""
+        return str(self._actual()["endpoints"]["rest"])
 
     def end(self, number: signal.Signals) -> None:
         """Send both processes a signal, and wait until they have ended."""
@@ -67,7 +88,7 @@ class FleetMachine:
 
     def start_agent(self) -> None:
         """Start the agent alone."""
-        self._start("agent", self._agent)
+        self._start("agent", self.release.command("serving_proxy", *self._agent))
 
     def kill_agent(self) -> None:
         """Kill the agent; the host goes on."""
@@ -77,9 +98,10 @@ class FleetMachine:
 
     def start_host(self, **environment: str) -> None:
         """Start the host alone, without waiting for it; `environment` are variables for it."""
-        host = [str(find_go_program("recprocessor-host")), "--state-dir", str(self.state_dir), "--host-id", "host-0"]
+        host = [str(self.release.host), "--state-dir", str(self.state_dir), "--host-id", "host-0"]
         host += ["--address", self._address]
-        self._start("host", [*host, "--grpc-port", str(self._port), "--rest-port", "0"], environment)
+        host += [part for kind, port in self._ports.items() for part in (f"--{kind}-port", str(port))]
+        self._start("host", host, environment)
 
     def wait_host_end(self) -> None:
         """Wait until the host has ended by itself."""
@@ -89,18 +111,23 @@ class FleetMachine:
         """Wait until the host is ready."""
         pid = self.processes["host"].pid
         wait_until(lambda: self._is_ready(pid))
-        self._port = int(self.address.rpartition(":")[2])
+        endpoints = self._actual()["endpoints"]
+        self._ports = {kind: int(endpoints[kind].rpartition(":")[2]) for kind in self._ports}
 
     def _start(self, name: str, command: list[str], environment: Mapping[str, str] | None = None) -> None:
-        variables = {**os.environ, **(environment or {})}
+        variables = {**self.release.environment, **(environment or {})}
         with self._log.open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [*self._enter, *command], stdout=log, stderr=log, cwd=ROOT, env=variables
+                [*self._enter, *command], stdout=log, stderr=log, cwd=self.release.root, env=variables
             )
 
     def _is_ready(self, pid: int) -> bool:
         actual = self._actual()
-        return actual.get("pid") == pid and actual.get("state") == "ready" and "grpc" in actual["endpoints"]
+        return (
+            actual.get("pid") == pid
+            and actual.get("state") == "ready"
+            and {"grpc", "rest"} <= actual["endpoints"].keys()
+        )
 
     def _actual(self) -> dict[str, Any]:
         try:

@@ -7,7 +7,6 @@ import json
 import os
 import ssl
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from typing import Any
 
 import httpx
 
-from load_tests._programs import ROOT, ProgramError
+from load_tests._programs import ProgramError
+from load_tests._releases import TODAY, Release
 from serving_proxy import Client, messages
 
 __all__ = ["FleetProxy", "Setup", "make_certificates", "wait_until", "write_model"]
@@ -75,12 +75,26 @@ class FleetProxy:
     options : sequence of str
         Further options of `serve`.
     engine : str
+    release : Release
+
+    Attributes
+    ----------
+    release : Release
+        May be changed before the proxy is started again.
     """
 
     client: Client
     url: str
 
-    def __init__(self, folder: Path, name: str = "proxy", options: Sequence[str] = (), engine: str = "agents") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str = "proxy",
+        options: Sequence[str] = (),
+        engine: str = "agents",
+        release: Release = TODAY,
+    ) -> None:
+        self.release = release
         self._folder, self._name, self._options, self._engine = folder, name, options, engine
         self._port = 0
         self.token_file = folder / "agents.token"
@@ -92,14 +106,16 @@ class FleetProxy:
         self.token_file.write_text("the-token-of-the-agents\n")
         self.admin_token_file.write_text("the-token-of-the-operators\n")
         state = self._folder / self._name
-        command = [sys.executable, "-m", "serving_proxy", "serve", "--state-dir", str(state), "--engine", self._engine]
+        command = self.release.command("serving_proxy", "serve", "--state-dir", state, "--engine", self._engine)
         command += ["--admin-port", str(self._port), "--agent-token-file", str(self.token_file)]
         command += ["--token-file", str(self.admin_token_file), *self._options]
         command += ["--admin-tls-cert", str(self._folder / "proxy.crt"), "--admin-tls-key"]
         command.append(str(self._folder / "proxy.key"))
         log = self._folder / f"{self._name}.log"
-        with log.open("wb") as output:
-            self._process = subprocess.Popen(command, stdout=output, stderr=output, cwd=ROOT)
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                command, stdout=output, stderr=output, cwd=self.release.root, env=self.release.environment
+            )
 
         def told() -> dict[str, Any]:
             if self._process.poll() is not None:
