@@ -22,6 +22,13 @@ const char* KindName(DeltaKeyKind kind) {
   return kind == DeltaKeyKind::kRowNumber ? "row numbers" : kind == DeltaKeyKind::kInt64 ? "integers" : "strings";
 }
 
+// Whether a table has the rows of a variable of which all change.
+bool IsOfRows(const LiveDescription::Table& table, const DeltaVariable& delta) {
+  return table.source == delta.name && table.key_kind == DeltaKeyKind::kRowNumber;
+}
+
+size_t CountRows(const DeltaVariable& delta) { return delta.shape.empty() ? 0 : static_cast<size_t>(delta.shape[0]); }
+
 }  // namespace
 
 absl::Status LiveModel::CheckNumbers(const Changes& changes) const {
@@ -40,25 +47,17 @@ absl::Status LiveModel::CheckNumbers(const Changes& changes) const {
 }
 
 absl::Status LiveModel::ChangeTables(absl::Span<const DeltaTable> tables, EpochView* view,
-                                     std::vector<bool>* changed_variables, PreparedRows* rows) {
-  rows->of_tables.reserve(overlays_.size());
+                                     std::vector<bool>* changed_variables) {
   for (const DeltaTable& delta : tables) {
     bool known = false;
     const std::string name = absl::StrCat("table '", delta.name, "'");
-    for (size_t i = 0; i < overlays_.size(); ++i) {
-      const LiveDescription::Table& table = description().tables[i];
+    for (const LiveDescription::Table& table : description().tables) {
       if (table.source != delta.name) continue;
       known = true;
       if (delta.key_kind != table.key_kind || delta.dim != table.dim) {
         return DoesNotFit(name, ": rows of ", delta.dim, " by ", KindName(delta.key_kind), ", expected rows of ",
                           table.dim, " by ", KindName(table.key_kind));
       }
-      if (!writes_[i]) {
-        rows->of_others += delta.changed.count + delta.deleted.count + delta.default_numbers.size();
-        continue;
-      }
-      auto& [overlay, change] = rows->of_tables.emplace_back(overlays_[i]->table().get(), OverlayTable::Change());
-      if (absl::Status s = overlay->Prepare(delta, &change); !s.ok()) return WithName(name, s);
     }
     if (const int variable = description().VariableOf(delta.name);
         variable >= 0 && delta.key_kind == DeltaKeyKind::kRowNumber) {
@@ -68,6 +67,29 @@ absl::Status LiveModel::ChangeTables(absl::Span<const DeltaTable> tables, EpochV
     }
     if (!known && !description().IsUnserved(delta.name)) {
       return DoesNotFit(name, ": not in the model, expected one of its tables");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LiveModel::PrepareRows(const Changes& changes, PreparedRows* rows) {
+  rows->of_tables.reserve(overlays_.size());
+  for (const DeltaTable& delta : changes.tables) {
+    for (size_t i = 0; i < overlays_.size(); ++i) {
+      if (description().tables[i].source != delta.name) continue;
+      if (!writes_[i]) {
+        rows->of_others += delta.changed.count + delta.deleted.count + delta.default_numbers.size();
+        continue;
+      }
+      auto& [overlay, change] = rows->of_tables.emplace_back(overlays_[i]->table().get(), OverlayTable::Change());
+      if (absl::Status s = overlay->Prepare(delta, &change); !s.ok()) {
+        return WithName(absl::StrCat("table '", delta.name, "'"), s);
+      }
+    }
+  }
+  for (const DeltaVariable& delta : changes.variables) {
+    if (absl::Status s = PrepareAllRows(delta, rows); !s.ok()) {
+      return WithName(absl::StrCat("variable '", delta.name, "'"), s);
     }
   }
   return absl::OkStatus();
@@ -99,20 +121,28 @@ absl::Status LiveModel::ChangeRowsOfVariable(const DeltaTable& delta, int number
   return absl::OkStatus();
 }
 
-absl::Status LiveModel::ChangeAllRows(const DeltaVariable& delta, PreparedRows* rows, bool* known) {
-  const size_t count = delta.shape.empty() ? 0 : static_cast<size_t>(delta.shape[0]);
+absl::Status LiveModel::CheckAllRows(const DeltaVariable& delta, bool* known) const {
+  const size_t count = CountRows(delta);
   size_t dim = 1;
   for (size_t i = 1; i < delta.shape.size(); ++i) dim *= static_cast<size_t>(delta.shape[i]);
-  std::vector<int64_t> numbers;
-  for (size_t i = 0; i < overlays_.size(); ++i) {
-    const LiveDescription::Table& table = description().tables[i];
-    if (table.source != delta.name || table.key_kind != DeltaKeyKind::kRowNumber) continue;
+  for (const LiveDescription::Table& table : description().tables) {
+    if (!IsOfRows(table, delta)) continue;
     *known = true;
     const int64_t expected = table.rows.num_rows;
     if (dim != table.dim || (expected >= 0 && count != static_cast<size_t>(expected))) {
       return DoesNotFit("shape ", ShapeText(delta.shape), ", expected ",
                         expected >= 0 ? absl::StrCat(expected, " ") : "", "rows of ", table.dim);
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LiveModel::PrepareAllRows(const DeltaVariable& delta, PreparedRows* rows) {
+  const size_t count = CountRows(delta);
+  std::vector<int64_t> numbers;
+  for (size_t i = 0; i < overlays_.size(); ++i) {
+    const LiveDescription::Table& table = description().tables[i];
+    if (!IsOfRows(table, delta)) continue;
     for (const auto& [overlay, change] : rows->of_tables) {
       if (overlay == overlays_[i]->table().get()) {
         return DoesNotFit("rows of it change in the same segment, expected all or some");
@@ -140,12 +170,12 @@ absl::Status LiveModel::ChangeAllRows(const DeltaVariable& delta, PreparedRows* 
 }
 
 absl::Status LiveModel::ChangeVariables(absl::Span<const DeltaVariable> variables, EpochView* view,
-                                        std::vector<bool>* changed_variables, PreparedRows* rows) {
+                                        std::vector<bool>* changed_variables) {
   for (const DeltaVariable& delta : variables) {
     const int number = description().VariableOf(delta.name);
     const std::string name = absl::StrCat("variable '", delta.name, "'");
     bool known = description().IsUnserved(delta.name);
-    if (absl::Status s = ChangeAllRows(delta, rows, &known); !s.ok()) return WithName(name, s);
+    if (absl::Status s = CheckAllRows(delta, &known); !s.ok()) return WithName(name, s);
     if (number < 0 && known) continue;
     if (number < 0) return DoesNotFit(name, ": not in the model, expected one of its variables");
     const std::vector<int64_t>& expected = description().variables[number].shape;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,31 +20,34 @@ namespace {
 
 // Epochs that wait for idle time to be compacted.
 constexpr size_t kMostUncompacted = 2;
+// How soon a model that can give up tries again to lock the overlays.
+constexpr std::chrono::milliseconds kTryAgain{1};
 // What an epoch does for the index of a table if there is no idle time.
 constexpr std::chrono::milliseconds kIndexSlice{2};
 
 }  // namespace
 
-class LiveModel::Lock {
+class LiveModel::OverlayLock {
  public:
-  explicit Lock(const LiveModel* model) {
-    // The group is another one after Share() and Settle().
-    for (;;) {
-      {
-        std::lock_guard<std::mutex> lock(model->mutex_);
-        group_ = model->group_;
-      }
-      shared_ = std::unique_lock<std::mutex>(group_->mutex());
-      own_ = std::unique_lock<std::mutex>(model->mutex_);
-      if (group_ == model->group_) return;
-      own_.unlock();
-      shared_.unlock();
-    }
+  explicit OverlayLock(const LiveModel* model) : model_(model), lock_(model->group_->mutex()) {}
+  OverlayLock(const LiveModel* model, std::try_to_lock_t)
+      : model_(model), lock_(model->group_->mutex(), std::try_to_lock) {}
+  /// Waits until `give_up`, which may be null, returns true.
+  OverlayLock(const LiveModel* model, const std::function<bool()>& give_up) : OverlayLock(model, std::try_to_lock) {
+    while (!owns_lock() && give_up && !give_up() && !lock_.try_lock()) std::this_thread::sleep_for(kTryAgain);
+    if (!owns_lock() && !give_up) lock_.lock();
   }
+  ~OverlayLock() {
+    if (owns_lock()) model_->CountMemory();
+  }
+  OverlayLock(const OverlayLock&) = delete;
+  OverlayLock& operator=(const OverlayLock&) = delete;
+
+  bool owns_lock() const { return lock_.owns_lock(); }
 
  private:
-  std::shared_ptr<OverlayGroup> group_;
-  std::unique_lock<std::mutex> shared_, own_;
+  const LiveModel* const model_;
+  std::unique_lock<std::mutex> lock_;
 };
 
 LiveModel::~LiveModel() {
@@ -86,15 +90,24 @@ absl::Status LiveModel::Create(LiveDescription description, std::vector<std::sha
   return absl::OkStatus();
 }
 
-Tensor LiveModel::Pin() const { return published_.Read()->tensors[ThreadNumber() % ViewTensors::kParts]; }
+Tensor LiveModel::Pin() const { return published_.Read()->tensors[ThreadNumber() % Publication::kParts]; }
 
-void LiveModel::Serve(std::shared_ptr<const EpochView> view) {
+void LiveModel::Serve(std::shared_ptr<const EpochView> view) { Publish(std::move(view), group_->NextGeneration()); }
+
+void LiveModel::ServeKept(std::shared_ptr<const EpochView> view) {
+  Publish(std::move(view), generations_.back().number);
+}
+
+void LiveModel::Publish(std::shared_ptr<const EpochView> view, uint64_t generation) {
   const auto holder = std::make_shared<const std::shared_ptr<const EpochView>>(view);
-  auto tensors = std::make_shared<ViewTensors>();
-  for (Tensor& tensor : tensors->tensors) tensor = MakeViewTensor({holder, view.get()});
+  auto made = std::make_shared<Publication>();
+  for (Tensor& tensor : made->tensors) tensor = MakeViewTensor({holder, view.get()});
+  made->epochs = {view->facts(), Newest().facts(), held_, kept_.front()->facts().epoch};
+  made->applied_rows = applied_rows_;
+  made->overlays.assign(overlays_.begin(), overlays_.end());
   generations_.reserve(generations_.size() + 1);
-  published_.Exchange(std::move(tensors));
-  generations_.push_back({group_->NextGeneration(), holder});
+  published_.Exchange(std::move(made));
+  generations_.push_back({generation, holder});
   served_ = std::move(view);
 }
 
@@ -115,20 +128,27 @@ absl::Status LiveModel::Follows(const Changes& changes) const {
   return absl::OkStatus();
 }
 
-absl::Status LiveModel::Apply(const DeltaSegment& segment) {
+absl::Status LiveModel::Apply(const DeltaSegment& segment, const std::function<bool()>& give_up) {
   return Apply({absl::StrCat("segment '", segment.path(), "'"), segment.header(), segment.tables(), segment.variables(),
-                segment.chains()});
+                segment.chains()},
+               give_up);
 }
 
-absl::Status LiveModel::Apply(const Changes& changes) {
-  const Lock lock(this);
+absl::Status LiveModel::Apply(const Changes& changes, const std::function<bool()>& give_up) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   absl::Status status;
   try {
-    status = ApplyChecked(changes);
+    PublishMissed();
+    status = ApplyChecked(changes, give_up);
   } catch (const std::bad_alloc&) {
     status = absl::ResourceExhaustedError("no memory for the changes");
   }
   return WithName(changes.name, status);
+}
+
+void LiveModel::PublishMissed() {
+  if (published_.Read()->epochs.newest.epoch == Newest().facts().epoch) return;
+  ServeKept(pending_ == nullptr ? kept_.back() : served_);
 }
 
 OverlayTable::Readers LiveModel::FindReaders() {
@@ -141,9 +161,9 @@ OverlayTable::Readers LiveModel::FindReaders() {
     if (ReadsShared(*view)) oldest = std::min(oldest, view->facts().epoch);
   }
   for (const Generation& generation : generations_) {
-    if (!ReadsShared(**generation.view)) continue;
-    oldest = std::min(oldest, (*generation.view)->facts().epoch);
+    // Of all views: a kept one may be served without the lock of the overlays.
     oldest_generation = std::min(oldest_generation, generation.number);
+    if (ReadsShared(**generation.view)) oldest = std::min(oldest, (*generation.view)->facts().epoch);
   }
   if (oldest == UINT64_MAX) {
     group_->RemoveReader(this);
@@ -165,10 +185,14 @@ void LiveModel::UpdateReaders() {
   for (const auto& overlay : overlays_) overlay->SetReaders(readers);
 }
 
+void LiveModel::CountMemory() const {
+  for (const auto& overlay : overlays_) overlay->CountMemory();
+}
+
 void LiveModel::Share(const std::string& timeline) {
   const std::shared_ptr<OverlayGroup> group = OverlayGroup::Of(timeline, description());
-  std::lock_guard<std::mutex> shared(group->mutex());
   std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<std::mutex> shared(group->mutex());
   first_ = kept_.front();
   for (size_t i = 0; i < overlays_.size(); ++i) {
     overlays_[i] = group->Share(description().tables[i], overlays_[i]->table(), description().chain);
@@ -177,10 +201,11 @@ void LiveModel::Share(const std::string& timeline) {
   ++layout_;
   Serve(first_);
   UpdateReaders();
+  CountMemory();
 }
 
 absl::Status LiveModel::Settle(bool* again) {
-  const Lock lock(this);
+  const std::lock_guard<std::mutex> lock(mutex_);
   const std::shared_ptr<const EpochView> first = std::move(first_);
   *again = pending_ != nullptr;
   if (!*again) return absl::OkStatus();
@@ -203,12 +228,16 @@ absl::Status LiveModel::Settle(bool* again) {
     const std::vector<bool> unchanged(view->formulas_.size());
     if (absl::Status s = view->PrepareWeights(*first, unchanged); !s.ok()) return s;
     auto group = std::make_shared<OverlayGroup>();
-    group_->RemoveReader(this);
+    {
+      const OverlayLock overlays(this);
+      group_->RemoveReader(this);
+    }
     pending_ = nullptr;
     overlays_ = std::move(own);
     view->layout_ = ++layout_;
     group_ = std::move(group);
     kept_.assign(1, view);
+    const OverlayLock overlays(this);
     Serve(std::move(view));
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("live model: no memory for rows of its own");
@@ -218,7 +247,9 @@ absl::Status LiveModel::Settle(bool* again) {
 
 bool LiveModel::Compact(std::chrono::microseconds most) {
   const auto until = std::chrono::steady_clock::now() + most;
-  const Lock lock(this);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const OverlayLock overlays(this, std::try_to_lock);
+  if (!overlays.owns_lock()) return true;
   UpdateReaders();
   bool more = false, retired = false;
   for (const auto& overlay : overlays_) {
@@ -237,38 +268,51 @@ bool LiveModel::Compact(std::chrono::microseconds most) {
   return more;
 }
 
-absl::Status LiveModel::ApplyChecked(const Changes& changes) {
-  const DeltaHeader& header = changes.header;
+absl::Status LiveModel::ApplyChecked(const Changes& changes, const std::function<bool()>& give_up) {
   if (absl::Status s = Follows(changes); !s.ok()) return s;
   if (absl::Status s = CheckNumbers(changes); !s.ok()) return s;
-  const uint64_t first = description().epoch;
-  UpdateReaders();
-  for (const auto& overlay : overlays_) {
-    OverlayTable& table = *overlay->table();
-    // Without idle time, memory must not grow for ever.
-    if (table.uncompacted_epochs() <= kMostUncompacted) continue;
-    table.Compact(std::chrono::steady_clock::time_point::max());
-    table.AdvanceIndex(std::chrono::steady_clock::now() + kIndexSlice);
-  }
+  // What takes most of the time, the weights, is made while other models of the timeline can change the overlays.
+  std::shared_ptr<EpochView> view;
+  if (absl::Status s = MakeView(changes, &view); !s.ok()) return s;
+  const OverlayLock overlays(this, give_up);
+  if (!overlays.owns_lock()) return absl::AbortedError("given up, because another model changes the same overlays");
+  return Commit(changes, std::move(view));
+}
 
+absl::Status LiveModel::MakeView(const Changes& changes, std::shared_ptr<EpochView>* made) {
+  const DeltaHeader& header = changes.header;
   const EpochView& before = Newest();
-  const auto from = static_cast<uint32_t>(before.facts().epoch - first);
-  writes_.assign(overlays_.size(), false);
-  for (size_t i = 0; i < overlays_.size(); ++i) {
-    writes_[i] = overlays_[i]->newest() == from && overlays_[i]->Has(from, before.facts().chain);
-  }
   std::shared_ptr<EpochView> view(new EpochView(parts_));
   view->precision_ = precision_;
   view->facts_ = {header.last_epoch, header.chain, header.term, header.event_time, header.write_time};
   view->formulas_ = before.formulas_;
   view->variables_ = before.variables_;
   std::vector<bool> changed_variables(view->variables_.size()), changed_formulas(view->formulas_.size());
-  PreparedRows rows;
-  absl::Status status = ChangeTables(changes.tables, view.get(), &changed_variables, &rows);
-  if (status.ok()) status = ChangeVariables(changes.variables, view.get(), &changed_variables, &rows);
+  absl::Status status = ChangeTables(changes.tables, view.get(), &changed_variables);
+  if (status.ok()) status = ChangeVariables(changes.variables, view.get(), &changed_variables);
   if (status.ok()) status = ComputeFormulas(changed_variables, view.get(), &changed_formulas);
   if (status.ok()) status = view->PrepareWeights(before, changed_formulas);
-  if (!status.ok()) return status;
+  if (status.ok()) *made = std::move(view);
+  return status;
+}
+
+absl::Status LiveModel::Commit(const Changes& changes, std::shared_ptr<EpochView> view) {
+  const DeltaHeader& header = changes.header;
+  const uint64_t first = description().epoch;
+  UpdateReaders();
+  const EpochFacts& before = Newest().facts();
+  const auto from = static_cast<uint32_t>(before.epoch - first);
+  writes_.assign(overlays_.size(), false);
+  for (size_t i = 0; i < overlays_.size(); ++i) {
+    writes_[i] = overlays_[i]->newest() == from && overlays_[i]->Has(from, before.chain);
+    OverlayTable& table = *overlays_[i]->table();
+    // Without idle time, memory must not grow for ever. A model that only moves to what others have written adds nothing.
+    if (!writes_[i] || table.uncompacted_epochs() <= kMostUncompacted) continue;
+    table.Compact(std::chrono::steady_clock::time_point::max());
+    table.AdvanceIndex(std::chrono::steady_clock::now() + kIndexSlice);
+  }
+  PreparedRows rows;
+  if (absl::Status s = PrepareRows(changes, &rows); !s.ok()) return s;
   view->tables_.reserve(overlays_.size());
   for (const auto& overlay : overlays_) overlay->Reserve();
   kept_.push_back(view);
@@ -287,23 +331,26 @@ absl::Status LiveModel::ApplyChecked(const Changes& changes) {
   if (!kept) {
     kept_.pop_back();
     pending_ = std::move(view);
+    Serve(served_);  // the status has the newest epoch
     return absl::OkStatus();
   }
   pending_ = nullptr;
   for (const auto& overlay : overlays_) view->tables_.emplace_back(overlay->table(), epoch);
   view->layout_ = layout_;
-  Serve(std::move(view));
   if (kept_.size() > kKeptEpochs + 1) kept_.pop_front();
+  Serve(std::move(view));
+  // Other models may change the overlays before this one does so again.
+  FindReaders();
   return absl::OkStatus();
 }
 
 absl::Status LiveModel::RollBack(uint64_t epoch) {
-  const Lock lock(this);
+  const std::lock_guard<std::mutex> lock(mutex_);
   for (auto& view : kept_) {
     if (view->facts().epoch != epoch) continue;
     if (absl::Status s = ToPrecision(precision_, &view); !s.ok()) return s;
     held_ = true;
-    Serve(view);
+    ServeKept(view);
     return absl::OkStatus();
   }
   std::string kept;
@@ -312,19 +359,10 @@ absl::Status LiveModel::RollBack(uint64_t epoch) {
 }
 
 void LiveModel::Resume() {
-  const Lock lock(this);
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (!held_) return;
   held_ = false;
-  Serve(kept_.back());
-}
-
-LiveModel::Epochs LiveModel::epochs() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return EpochsLocked();
-}
-
-LiveModel::Epochs LiveModel::EpochsLocked() const {
-  return {served_->facts(), Newest().facts(), held_, kept_.front()->facts().epoch};
+  ServeKept(kept_.back());
 }
 
 absl::Status LiveModel::ToPrecision(const std::string& precision, std::shared_ptr<const EpochView>* kept) {
@@ -337,14 +375,14 @@ absl::Status LiveModel::ToPrecision(const std::string& precision, std::shared_pt
 }
 
 absl::Status LiveModel::SetPrecision(const std::string& precision) {
-  const Lock lock(this);
+  const std::lock_guard<std::mutex> lock(mutex_);
   // The next epoch takes weights from the newest; the others follow when they are rolled back to.
   if (absl::Status s = ToPrecision(precision, &kept_.back()); !s.ok()) return s;
   const auto is_served = [this](const auto& view) { return view->facts().epoch == served_->facts().epoch; };
   const auto served = std::find_if(kept_.begin(), kept_.end(), is_served);
   if (absl::Status s = ToPrecision(precision, &*served); !s.ok()) return s;
   precision_ = precision;
-  Serve(*served);
+  ServeKept(*served);
   return absl::OkStatus();
 }
 
@@ -362,21 +400,22 @@ absl::Status LiveModel::InPrecision(const Tensor& pinned, const std::string& pre
 }
 
 LiveModel::Status LiveModel::status() const {
-  const Lock lock(this);
+  const std::shared_ptr<const Publication> published = published_.Read();
   Status status;
-  static_cast<Epochs&>(status) = EpochsLocked();
-  status.applied_rows = applied_rows_;
-  for (const auto& overlay : overlays_) {
-    status.changed_rows += overlay->table()->live_rows();
-    status.overlay_bytes += overlay->table()->bytes();
+  static_cast<Epochs&>(status) = published->epochs;
+  status.applied_rows = published->applied_rows;
+  for (const auto& overlay : published->overlays) {
+    status.changed_rows += overlay->counted_rows();
+    status.overlay_bytes += overlay->counted_bytes();
   }
   return status;
 }
 
 std::map<const void*, int64_t> LiveModel::overlay_sizes() const {
-  const Lock lock(this);
   std::map<const void*, int64_t> sizes;
-  for (const auto& overlay : overlays_) sizes[overlay.get()] = static_cast<int64_t>(overlay->table()->bytes());
+  for (const auto& overlay : published_.Read()->overlays) {
+    sizes[overlay.get()] = static_cast<int64_t>(overlay->counted_bytes());
+  }
   return sizes;
 }
 

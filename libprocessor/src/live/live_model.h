@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,8 +25,9 @@
 
 namespace processor {
 
-/// Owns the overlays of its tables and the newest epochs. Any thread may pin an epoch, without a lock; segments are applied
-/// one at a time.
+/// Owns the overlays of its tables and the newest epochs. Any thread may pin an epoch and ask for the status, without a
+/// lock: a thread that loads another version of the timeline in idle time may hold the locks for seconds. Segments are
+/// applied one at a time.
 class LiveModel : public tensorflow::ResourceBase {
  public:
   /// How many epochs before the newest one a roll-back may return to.
@@ -53,8 +55,10 @@ class LiveModel : public tensorflow::ResourceBase {
 
   /// Makes the next epoch of a segment and serves it. A failure leaves everything as it was.
   /// \return FAILED_PRECONDITION for a segment that does not follow the newest epoch, and while the model is held;
-  /// INVALID_ARGUMENT for one that does not fit the model; RESOURCE_EXHAUSTED. All name the segment.
-  absl::Status Apply(const DeltaSegment& segment);
+  /// INVALID_ARGUMENT for one that does not fit the model; RESOURCE_EXHAUSTED; ABORTED if `give_up` returned true while
+  /// another model of the timeline was changing overlays. All name the segment.
+  /// \param give_up  called every millisecond meanwhile; may be null
+  absl::Status Apply(const DeltaSegment& segment, const std::function<bool()>& give_up = nullptr);
 
   /// The changes of a segment, in memory of the caller.
   struct Changes {
@@ -64,13 +68,15 @@ class LiveModel : public tensorflow::ResourceBase {
     absl::Span<const DeltaVariable> variables;
     absl::Span<const ChainHash> chains;  // as DeltaSegment::chains()
   };
-  absl::Status Apply(const Changes& changes);
+  absl::Status Apply(const Changes& changes, const std::function<bool()>& give_up = nullptr);
 
   /// Gives back what no request reads any more, and writes changed rows into the memory of the table files where that saves
-  /// memory. For idle time: it ends after about `most`. \return whether something is left to do.
+  /// memory. For idle time: it ends after about `most`, and at once while another model of the timeline changes overlays.
+  /// \return whether something is left to do.
   bool Compact(std::chrono::microseconds most);
 
-  /// Serves an earlier epoch until Resume(); meanwhile no segment is applied.
+  /// Serves an earlier epoch until Resume(); meanwhile no segment is applied. This, Resume() and SetPrecision() do not wait
+  /// for other models of the timeline.
   /// \return FAILED_PRECONDITION that lists the epochs that are kept.
   absl::Status RollBack(uint64_t epoch);
   /// Serves the newest epoch again.
@@ -89,13 +95,15 @@ class LiveModel : public tensorflow::ResourceBase {
     bool held = false;
     uint64_t oldest_kept = 0;
   };
-  Epochs epochs() const;
+  /// Returns the epochs of one point in time, without a lock; so do the next two functions.
+  Epochs epochs() const { return published_.Read()->epochs; }
 
   struct Status : Epochs {
     uint64_t changed_rows = 0;  // versions that the overlays have
     uint64_t overlay_bytes = 0;
     uint64_t applied_rows = 0;  // since the model was made
   };
+  /// What the overlays take is as of the last change of each, by any model of the timeline.
   Status status() const;
   /// Returns the memory of the changed rows of each table [bytes], by what models of one timeline share.
   std::map<const void*, int64_t> overlay_sizes() const;
@@ -104,10 +112,14 @@ class LiveModel : public tensorflow::ResourceBase {
   std::string DebugString() const override;
 
  private:
-  // A tensor for each group of threads, so that they do not count references in the same memory.
-  struct ViewTensors {
+  // What is served, and what the status says of it; immutable.
+  struct Publication {
+    // A tensor of the view for each group of threads, so that they do not count references in the same memory.
     static constexpr size_t kParts = 16;
     std::array<tensorflow::Tensor, kParts> tensors;
+    Epochs epochs;
+    uint64_t applied_rows = 0;
+    std::vector<std::shared_ptr<const SharedOverlay>> overlays;
   };
   // A view that was published. Its tensors refer to it, so a count of one means that no request has it.
   struct Generation {
@@ -120,38 +132,51 @@ class LiveModel : public tensorflow::ResourceBase {
   LiveModel() = default;
   ~LiveModel() override;
 
-  /// Locks what is shared, and then the model.
-  class Lock;
+  /// Locks the overlays, for a thread that has locked the model.
+  class OverlayLock;
 
-  Epochs EpochsLocked() const;
   /// The epoch after which the next segment comes.
   const EpochView& Newest() const { return pending_ != nullptr ? *pending_ : *kept_.back(); }
   bool ReadsShared(const EpochView& view) const;
   absl::Status Follows(const Changes& changes) const;
-  absl::Status ApplyChecked(const Changes& changes);
+  absl::Status ApplyChecked(const Changes& changes, const std::function<bool()>& give_up);
   absl::Status CheckNumbers(const Changes& changes) const;
-  absl::Status ChangeTables(absl::Span<const DeltaTable> tables, EpochView* view, std::vector<bool>* changed_variables,
-                            PreparedRows* rows);
+  /// Makes the view of the epoch after the newest one, with all but its tables.
+  absl::Status MakeView(const Changes& changes, std::shared_ptr<EpochView>* made);
+  absl::Status ChangeTables(absl::Span<const DeltaTable> tables, EpochView* view, std::vector<bool>* changed_variables);
   absl::Status ChangeVariables(absl::Span<const DeltaVariable> variables, EpochView* view,
-                               std::vector<bool>* changed_variables, PreparedRows* rows);
-  absl::Status ChangeAllRows(const DeltaVariable& delta, PreparedRows* rows, bool* known);
+                               std::vector<bool>* changed_variables);
+  absl::Status CheckAllRows(const DeltaVariable& delta, bool* known) const;
+  absl::Status PrepareRows(const Changes& changes, PreparedRows* rows);
+  absl::Status PrepareAllRows(const DeltaVariable& delta, PreparedRows* rows);
+  /// Makes the changes of the tables versions of an epoch, and serves its view.
+  absl::Status Commit(const Changes& changes, std::shared_ptr<EpochView> view);
   absl::Status ChangeRowsOfVariable(const DeltaTable& delta, int number, EpochView* view);
   absl::Status ComputeFormulas(const std::vector<bool>& changed_variables, EpochView* view,
                                std::vector<bool>* changed_formulas);
+  /// Serves a view as a new generation, which needs the lock of the overlays.
   void Serve(std::shared_ptr<const EpochView> view);
+  /// Serves a view of a kept epoch without that lock. It counts as one of the last generation, so what it may read is given
+  /// back no earlier than what that one reads.
+  void ServeKept(std::shared_ptr<const EpochView> view);
+  void Publish(std::shared_ptr<const EpochView> view, uint64_t generation);
+  /// Publishes the newest epoch if memory was short when it was made.
+  void PublishMissed();
   /// Replaces a kept epoch by one in the precision that is served, unless it is that already.
   absl::Status ToPrecision(const std::string& precision, std::shared_ptr<const EpochView>* kept);
   OverlayTable::Readers FindReaders();
   /// Tells all overlays who reads them.
   void UpdateReaders();
+  /// Counts what they take, for status().
+  void CountMemory() const;
   absl::Status ValueOf(int variable, const EpochView& view, tensorflow::Tensor* value);
 
   std::shared_ptr<LiveParts> parts_;
-  Published<const ViewTensors> published_;
+  Published<const Publication> published_;
 
-  mutable std::mutex mutex_;                           // of everything below, and of those that change the model
+  std::mutex mutex_;                                   // of everything below, and of those that change the model
   std::deque<std::shared_ptr<const EpochView>> kept_;  // ascending; the last is the newest
-  std::vector<Generation> generations_;                // ascending; requests may read them; the last is published
+  std::vector<Generation> generations_;                // none descends; requests may read them; the last is published
   std::shared_ptr<const EpochView> served_;
   bool held_ = false;
   bool permit_not_finite_ = false;

@@ -24,6 +24,11 @@ void SharedOverlay::SetReaders(const OverlayTable::Readers& readers) {
   table_->SetReaders(readers);
 }
 
+void SharedOverlay::CountMemory() {
+  counted_rows_.store(table_->live_rows(), std::memory_order_relaxed);
+  counted_bytes_.store(table_->bytes(), std::memory_order_relaxed);
+}
+
 std::shared_ptr<OverlayGroup> OverlayGroup::Of(const std::string& timeline, const LiveDescription& description) {
   static std::mutex mutex;
   static auto* const groups = new std::map<std::string, std::weak_ptr<OverlayGroup>>();

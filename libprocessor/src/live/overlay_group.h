@@ -6,6 +6,7 @@
 #ifndef PROCESSOR_LIVE_OVERLAY_GROUP_H_
 #define PROCESSOR_LIVE_OVERLAY_GROUP_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -20,11 +21,13 @@
 
 namespace processor {
 
-/// An overlay, and the epochs at which it has a state. The group of its models owns it, and its lock guards it.
+/// An overlay, and the epochs at which it has a state. The group of its models owns it, and its lock guards it, apart from
+/// what was counted.
 class SharedOverlay {
  public:
   SharedOverlay(std::shared_ptr<OverlayTable> table, const ChainHash& chain) : table_(std::move(table)) {
     states_.emplace_back(0, chain);
+    CountMemory();
   }
 
   const std::shared_ptr<OverlayTable>& table() const { return table_; }
@@ -39,9 +42,16 @@ class SharedOverlay {
   /// Passes on who may read, and forgets states that are no longer kept.
   void SetReaders(const OverlayTable::Readers& readers);
 
+  /// Counts what it takes. To be called after changes, before the lock is given back.
+  void CountMemory();
+  /// Returns the versions and the memory [bytes] that were counted last. Any thread may call, without a lock.
+  uint64_t counted_rows() const { return counted_rows_.load(std::memory_order_relaxed); }
+  uint64_t counted_bytes() const { return counted_bytes_.load(std::memory_order_relaxed); }
+
  private:
   const std::shared_ptr<OverlayTable> table_;
   std::vector<std::pair<uint32_t, ChainHash>> states_;  // ascending epochs; not empty
+  std::atomic<uint64_t> counted_rows_{0}, counted_bytes_{0};
 };
 
 /// All functions but Of() and mutex() need the lock.
@@ -50,7 +60,8 @@ class OverlayGroup {
   /// Returns the group of the models of this process that follow a timeline and begin as the description says.
   static std::shared_ptr<OverlayGroup> Of(const std::string& timeline, const LiveDescription& description);
 
-  /// Held by a model while it changes overlays, or what it reads of them; taken before the lock of the model.
+  /// Held by a model while it changes overlays, or what it reads of them; taken after the lock of the model. A model that
+  /// is loaded in idle time may have no CPU while it holds it, so nobody may wait for it who reports or who rolls back.
   std::mutex& mutex() { return mutex_; }
 
   /// Returns the overlay of a table; if no model has it yet, `own`, to which nothing was written.

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <random>
 #include <string>
@@ -22,6 +24,8 @@ namespace {
 
 constexpr int64_t kLiveRows = 40;
 constexpr uint32_t kLiveDim = 4;
+// For what must not wait at all, on a machine that is busy.
+constexpr std::chrono::seconds kDeadline{20};
 
 // A model of one table, whose rows are the number of the epoch, and of one slot of weights.
 class LiveModelTest : public testing::Test {
@@ -137,6 +141,38 @@ TEST_F(LiveModelTest, AnEpochInAnotherPrecisionIsApart) {
   EXPECT_EQ(Read(model_->Pin()), " 30");
 }
 
+TEST_F(LiveModelTest, TheStatusIsKnownWhileAnEpochIsMade) {
+  ASSERT_TRUE(Apply(1).ok());
+  ASSERT_TRUE(model_->SetPrecision("fp32").ok());
+  const uint64_t bytes = model_->status().overlay_bytes;
+  std::promise<void> begun, released;
+  const auto wait = [&](const EpochView&, std::shared_ptr<const void>* object) {
+    begun.set_value();
+    released.get_future().wait();
+    *object = std::make_shared<const int>(0);
+    return absl::OkStatus();
+  };
+  int slot = -1;
+  ASSERT_TRUE(
+      View(model_->Pin()).parts().slots->Add("slow", {{}, /*has_precision=*/true}, wait, &released, &slot).ok());
+  std::thread apply([&] { EXPECT_TRUE(Apply(2).ok()); });
+  begun.get_future().wait();
+  auto status = std::async(std::launch::async, [&] { return model_->status(); });
+  auto sizes = std::async(std::launch::async, [&] { return model_->overlay_sizes(); });
+  EXPECT_EQ(status.wait_for(kDeadline), std::future_status::ready);
+  EXPECT_EQ(sizes.wait_for(kDeadline), std::future_status::ready);
+  released.set_value();
+  apply.join();
+  const LiveModel::Status during = status.get();
+  EXPECT_EQ(during.served.epoch, 1);
+  EXPECT_EQ(during.newest.epoch, 1);
+  EXPECT_EQ(during.applied_rows, kLiveRows);
+  EXPECT_EQ(during.overlay_bytes, bytes);
+  ASSERT_EQ(sizes.get().size(), 1);
+  EXPECT_EQ(model_->status().newest.epoch, 2);
+  EXPECT_EQ(model_->status().applied_rows, 2 * kLiveRows);
+}
+
 TEST_F(LiveModelTest, ReadersSeeOneEpochWhileOthersApplyRollBackAndChangeThePrecision) {
   constexpr uint64_t kEpochs = 3000;
   std::atomic<bool> done{false};
@@ -155,6 +191,11 @@ TEST_F(LiveModelTest, ReadersSeeOneEpochWhileOthersApplyRollBackAndChangeThePrec
     std::mt19937 random(1);
     while (!done.load()) {
       const LiveModel::Status status = model_->status();
+      // All of it is of one point in time.
+      EXPECT_EQ(status.applied_rows, status.newest.epoch * kLiveRows);
+      EXPECT_LE(status.oldest_kept, status.served.epoch);
+      EXPECT_TRUE(status.held || status.served.epoch == status.newest.epoch);
+      EXPECT_EQ(std::memcmp(status.newest.chain.data(), &status.newest.epoch, sizeof status.newest.epoch), 0);
       switch (random() % 3) {
         case 0:
           model_->RollBack(status.oldest_kept).IgnoreError();  // it may be gone

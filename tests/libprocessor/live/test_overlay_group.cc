@@ -5,6 +5,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <future>
+#include <mutex>
 #include <thread>
 
 #include "overlay_fixture.h"
@@ -44,7 +47,7 @@ class OverlayGroupTest : public testing::Test {
   static ChainHash Chain(uint64_t epoch) { return {static_cast<uint8_t>(epoch), 1}; }
 
   // The changes of an epoch: all rows, or one that is deleted.
-  absl::Status Apply(LiveModel& model, uint64_t first, uint64_t last) {
+  absl::Status Apply(LiveModel& model, uint64_t first, uint64_t last, const std::function<bool()>& give_up = nullptr) {
     DeltaFixture<int64_t> delta;
     for (uint32_t row = 0; row < kGroupRows; ++row) {
       if (row != last) delta.changed[NumberedKey<int64_t>(row)] = FourFrom(static_cast<float>(last));
@@ -57,7 +60,7 @@ class OverlayGroupTest : public testing::Test {
     changes.header.last_epoch = last;
     changes.header.previous = Chain(first - 1);
     changes.header.chain = Chain(last);
-    return model.Apply(changes);
+    return model.Apply(changes, give_up);
   }
   void ApplyAll(LiveModel& model, uint64_t from, uint64_t to) {
     for (uint64_t epoch = from; epoch <= to; ++epoch) ASSERT_TRUE(Apply(model, epoch, epoch).ok());
@@ -157,6 +160,112 @@ TEST_F(OverlayGroupTest, ALateModelThatCannotShareHasRowsOfItsOwn) {
   }
   ExpectEpoch(late->Pin(), 31);
   ExpectEpoch(first->Pin(), 30);
+}
+
+TEST_F(OverlayGroupTest, ALateModelKeepsTheOldestEpochOfOthers) {
+  const Model first = Make(base_);
+  ApplyAll(*first, 1, 30);
+  while (first->Compact(kLong)) {
+  }
+  const Model late = Make(base_);
+  ApplyAll(*late, 1, 30 - LiveModel::kKeptEpochs);
+  ExpectEpoch(late->Pin(), 30 - LiveModel::kKeptEpochs);
+  // Others change overlays before it does so again.
+  ApplyAll(*first, 31, 60);
+  while (first->Compact(kLong)) {
+  }
+  ApplyAll(*first, 61, 70);
+  ExpectEpoch(late->Pin(), 30 - LiveModel::kKeptEpochs);
+}
+
+TEST_F(OverlayGroupTest, ARequestOfAModelThatCameBackKeepsItsRows) {
+  const Model first = Make(base_), second = Make(base_);
+  ApplyAll(*first, 1, 3);
+  while (first->Compact(kLong)) {
+  }
+  ApplyAll(*second, 1, 3);
+  // It serves rows of its own, and then again those that it shares.
+  ASSERT_TRUE(second->RollBack(0).ok());
+  second->Compact(kLong);
+  second->Resume();
+  const tensorflow::Tensor pinned = second->Pin();
+  const EpochView* view = nullptr;
+  ASSERT_TRUE(ReadViewTensor(pinned, &view).ok());
+  ASSERT_EQ(view->facts().epoch, 3);
+  std::vector<int64_t> keys;
+  for (uint32_t number = 4; number < kGroupRows; ++number) keys.push_back(NumberedKey<int64_t>(number));
+  std::vector<uint32_t> rows(keys.size());
+  view->table(0).FindRows(absl::MakeConstSpan(keys), rows.data());
+  for (uint64_t epoch = 4; epoch <= 8; ++epoch) {
+    ApplyAll(*first, epoch, epoch);
+    while (first->Compact(kLong)) {
+    }
+  }
+  for (const uint32_t row : rows) {
+    float value = 0;
+    std::memcpy(&value, view->table(0).overlay().rows() + size_t{row} * view->table(0).base().row_stride(),
+                sizeof value);
+    ASSERT_EQ(value, FourFrom(3).front()) << "row " << row;
+  }
+}
+
+TEST_F(OverlayGroupTest, AModelIsControlledWhileAnotherChangesOverlays) {
+  const Model model = Make(base_);
+  ApplyAll(*model, 1, 3);
+  LiveDescription description;
+  description.chain = Chain(0);
+  const std::shared_ptr<OverlayGroup> group = OverlayGroup::Of("/deltas", description);
+  std::unique_lock<std::mutex> other(group->mutex());
+  auto controlled = std::async(std::launch::async, [&] {
+    EXPECT_TRUE(model->RollBack(1).ok());
+    EXPECT_TRUE(model->status().held);
+    EXPECT_TRUE(model->Compact(kLong)) << "it is left to do";
+    ExpectEpoch(model->Pin(), 1);
+    model->Resume();
+    EXPECT_TRUE(model->SetPrecision("bf16").ok());
+    EXPECT_EQ(model->epochs().served.epoch, 3);
+    EXPECT_NE(model->status().changed_rows, 0);
+    EXPECT_EQ(model->overlay_sizes().size(), 1);
+  });
+  EXPECT_EQ(controlled.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  int asked = 0;
+  const absl::Status given_up = Apply(*model, 4, 4, [&] { return ++asked == 3; });
+  EXPECT_EQ(given_up.code(), absl::StatusCode::kAborted) << given_up;
+  EXPECT_EQ(model->epochs().newest.epoch, 3);
+  std::atomic<int> waited{0};
+  auto applied = std::async(std::launch::async, [&] { return Apply(*model, 4, 4, [&] { return ++waited == 0; }); });
+  while (waited == 0) std::this_thread::yield();
+  other.unlock();
+  controlled.get();
+  const absl::Status status = applied.get();
+  EXPECT_TRUE(status.ok()) << status;
+  ExpectEpoch(model->Pin(), 4);
+}
+
+TEST_F(OverlayGroupTest, AModelThatMakesWeightsDoesNotStopOthers) {
+  const Model first = Make(base_), slow = Make(base_);
+  std::promise<void> begun, released;
+  const auto wait = [&](const EpochView&, std::shared_ptr<const void>* object) {
+    begun.set_value();
+    released.get_future().wait();
+    *object = std::make_shared<const int>(0);
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(slow->SetPrecision("fp32").ok());
+  const tensorflow::Tensor pinned = slow->Pin();
+  const EpochView* view = nullptr;
+  ASSERT_TRUE(ReadViewTensor(pinned, &view).ok());
+  int slot = -1;
+  ASSERT_TRUE(view->parts().slots->Add("slow", {{}, /*has_precision=*/true}, wait, &released, &slot).ok());
+  std::thread load([&] { ApplyAll(*slow, 1, 1); });
+  begun.get_future().wait();
+  auto applied = std::async(std::launch::async, [&] { ApplyAll(*first, 1, 3); });
+  EXPECT_EQ(applied.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  released.set_value();
+  load.join();
+  applied.get();
+  ExpectEpoch(first->Pin(), 3);
+  ExpectEpoch(slow->Pin(), 1);
 }
 
 TEST_F(OverlayGroupTest, ModelsThatSkipEpochsMeetAtCommonOnes) {

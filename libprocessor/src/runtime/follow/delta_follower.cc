@@ -172,7 +172,14 @@ absl::Status DeltaFollower::ApplyNext(bool* applied) {
   const uint64_t most = wanted.has_value() ? static_cast<uint64_t>(*wanted) : kGreatestEpoch;
   absl::Status status = FindNext(position, most, &segment, &published);
   if (segment == nullptr) return status;
-  if (absl::Status s = ApplyKept(*segment, published); !s.ok()) return s;
+  // A version of the timeline that is loaded in idle time may change overlays for long.
+  const auto give_up = [&] {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return stopped_ || wanted_ != wanted;
+  };
+  if (absl::Status s = ApplyKept(*segment, published, give_up); !s.ok()) {
+    return absl::IsAborted(s) ? absl::OkStatus() : s;
+  }
   *applied = true;
   std::lock_guard<std::mutex> lock(mutex_);
   applied_us_ = UnixUs();
@@ -188,13 +195,14 @@ absl::Status DeltaFollower::FindNext(const TimelinePosition& position, uint64_t 
   return status.ok() ? stored : status;
 }
 
-absl::Status DeltaFollower::ApplyKept(const DeltaSegment& segment, bool published) {
+absl::Status DeltaFollower::ApplyKept(const DeltaSegment& segment, bool published,
+                                      const std::function<bool()>& give_up) {
   const TimelinePosition position = PositionAfter(segment.header());
   // Without the segments before it, a copy would be of no use.
   const bool follows = store_ != nullptr && CheckContinues(segment.header(), segment.chains(), kept_).ok();
   bool added = false;
   const bool kept = follows && (!published || store_->Keep(segment, &added).ok());
-  if (absl::Status s = live_->Apply(segment); !s.ok()) {
+  if (absl::Status s = live_->Apply(segment, give_up); !s.ok()) {
     if (added) store_->Drop(segment);
     return s;
   }

@@ -96,7 +96,8 @@ class DeltaFollower {
   absl::Status FindNext(const TimelinePosition& position, uint64_t most, std::unique_ptr<const DeltaSegment>* segment,
                         bool* published) const;
   /// Applies a segment, of which the store gets a copy first: a process that ends in between comes back to its epoch.
-  absl::Status ApplyKept(const DeltaSegment& segment, bool published);
+  /// `give_up`: as for LiveModel::Apply().
+  absl::Status ApplyKept(const DeltaSegment& segment, bool published, const std::function<bool()>& give_up);
   /// Keeps what could not be kept before, and replaces what compacted segments have.
   absl::Status CompleteStore();
   absl::Status GoToHeldEpoch(const LiveModel::Epochs& epochs);
