@@ -208,7 +208,7 @@ absl::Status SegmentStore::Next(const TimelinePosition& position, uint64_t most,
 }
 
 void SegmentStore::SetHeld(const void* follower, std::optional<int64_t> epoch) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<std::mutex> lock(held_mutex_);
   if (epoch.has_value()) {
     held_[follower] = static_cast<uint64_t>(*epoch);
   } else {
@@ -217,6 +217,7 @@ void SegmentStore::SetHeld(const void* follower, std::optional<int64_t> epoch) {
 }
 
 bool SegmentStore::IsHeldInside(const NamedEpochs& epochs) const {
+  std::lock_guard<std::mutex> lock(held_mutex_);
   return std::any_of(held_.begin(), held_.end(),
                      [&](const auto& held) { return epochs.first <= held.second && held.second < epochs.last; });
 }

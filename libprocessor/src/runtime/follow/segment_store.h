@@ -44,7 +44,8 @@ class SegmentStore {
 
   /// Keeps the compacted segments of the timeline that have epochs of several segments of the store, and removes these.
   absl::Status ReplaceByCompacted(const DeltaTimeline& timeline);
-  /// Sets the epoch to which a follower has to come back; compacted segments do not replace it. None: the newest.
+  /// Sets the epoch to which a follower has to come back; compacted segments do not replace it. None: the newest. Does not
+  /// wait for the disk.
   void SetHeld(const void* follower, std::optional<int64_t> epoch);
 
  private:
@@ -60,10 +61,11 @@ class SegmentStore {
 
   const DeltaTimeline copies_;
   const DeltaLineage lineage_;
-  std::mutex mutex_;  // of those that change the folder, and of what follows
-  std::map<const void*, uint64_t> held_;
+  std::mutex mutex_;                    // of those that change the folder, and of the next two
   std::vector<std::string> unflushed_;  // copies
   bool folder_changed_ = false;         // since it was written to the disk
+  mutable std::mutex held_mutex_;       // held briefly, unlike the other
+  std::map<const void*, uint64_t> held_;
 };
 
 }  // namespace processor
