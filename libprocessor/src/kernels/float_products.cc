@@ -72,21 +72,47 @@ Seconds Measure(Isa isa, const FloatProduct& product, int64_t rows) {
   return {best.ours / repeats, best.theirs / repeats};
 }
 
-Seconds Known(Isa isa, const FloatProduct& product, int64_t rows) {
-  static auto* const mutex = new std::mutex;
-  static auto* const known = new std::map<std::tuple<Isa, int64_t, int64_t, int64_t>, Seconds>;
-  const std::tuple<Isa, int64_t, int64_t, int64_t> form(isa, product.shape.k, product.shape.n, rows);
-  // Held while measuring, as two measurements at once would disturb each other.
-  std::lock_guard<std::mutex> lock(*mutex);
-  const auto found = known->find(form);
-  if (found != known->end()) return found->second;
-  return known->emplace(form, Measure(isa, product, rows)).first->second;
-}
+// What was measured in this process.
+class Measurements {
+ public:
+  static Measurements& Global() {
+    static auto* const measurements = new Measurements;
+    return *measurements;
+  }
+
+  /// Returns the times of a product. What is known already does not wait for a measurement, which takes long in idle time.
+  Seconds Of(Isa isa, const FloatProduct& product, int64_t rows) {
+    const Form form(isa, product.shape.k, product.shape.n, rows);
+    Seconds seconds;
+    if (Find(form, &seconds)) return seconds;
+    // Two measurements at once would disturb each other.
+    std::lock_guard<std::mutex> measuring(measuring_);
+    if (Find(form, &seconds)) return seconds;
+    seconds = Measure(isa, product, rows);
+    std::lock_guard<std::mutex> lock(mutex_);
+    return known_.emplace(form, seconds).first->second;
+  }
+
+ private:
+  using Form = std::tuple<Isa, int64_t, int64_t, int64_t>;
+
+  bool Find(const Form& form, Seconds* seconds) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = known_.find(form);
+    if (found == known_.end()) return false;
+    *seconds = found->second;
+    return true;
+  }
+
+  std::mutex measuring_;  // held while measuring
+  std::mutex mutex_;      // held briefly
+  std::map<Form, Seconds> known_;
+};
 
 bool OnednnWins(Isa isa, absl::Span<const FloatProduct> products, int64_t rows) {
   Seconds all;
   for (const FloatProduct& product : products) {
-    const Seconds each = Known(isa, product, rows);
+    const Seconds each = Measurements::Global().Of(isa, product, rows);
     all.ours += each.ours;
     all.theirs += each.theirs;
   }
