@@ -96,8 +96,11 @@ void HostControl::SetDraining() {
 }
 
 void HostControl::Wake() {
-  std::lock_guard<std::mutex> lock(wake_mutex_);
-  woken_ = true;
+  {
+    std::lock_guard<std::mutex> lock(wake_mutex_);
+    woken_ = true;
+  }
+  // Without the lock: the control thread takes the CPU of the calling thread, which may work in idle time.
   wake_.notify_all();
 }
 

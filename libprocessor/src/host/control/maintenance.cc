@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <exception>
+#include <future>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,16 +32,30 @@ absl::Status Maintenance::Start(const CpuSet& cpus, std::function<void()> job, i
   if (lane.thread.joinable()) lane.thread.join();
   lane.busy = true;
   try {
-    lane.thread = std::thread([this, &lane, cpus, job = std::move(job)] {
-      StepBack(cpus);
-      {
-        const StartThreadsElsewhere elsewhere(&starter_);
-        job();
+    std::promise<void> started;
+    std::future<void> start = started.get_future();
+    lane.thread = std::thread([this, &lane, cpus, job = std::move(job), started = std::move(started)]() mutable {
+      pthread_setname_np(pthread_self(), "maintenance-end");
+      KeepThreadInPlace();
+      std::thread working;
+      try {
+        working = std::thread([&] {
+          StepBack(cpus);
+          const StartThreadsElsewhere elsewhere(&starter_);
+          job();
+        });
+      } catch (...) {
+        started.set_exception(std::current_exception());
+        return;
       }
+      started.set_value();
+      working.join();
       lane.busy = false;
       done_();
     });
+    start.get();
   } catch (const std::exception& e) {
+    if (lane.thread.joinable()) lane.thread.join();
     lane.busy = false;
     return absl::ResourceExhaustedError(absl::StrCat("no thread to be had: ", e.what()));
   }

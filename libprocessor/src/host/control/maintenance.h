@@ -19,7 +19,7 @@ namespace processor {
 /// A number of lanes, each with one job at a time. For one thread; LoadLanes owns it.
 class Maintenance {
  public:
-  /// `done` is called at the end of each job, on its thread.
+  /// `done` is called at the end of each job, on a thread that has the scheduling of the one that called Start().
   explicit Maintenance(std::function<void()> done, int lanes = 1);
   ~Maintenance() { Wait(); }
   Maintenance(const Maintenance&) = delete;
@@ -39,7 +39,8 @@ class Maintenance {
  private:
   struct Lane {
     std::atomic<bool> busy{false};
-    // Each job has a new thread: without privileges, a thread cannot leave SCHED_IDLE.
+    // Waits for the thread of the job, whose end takes long if the CPUs are busy. Each job has a new one: without
+    // privileges, a thread cannot leave SCHED_IDLE.
     std::thread thread;
   };
 

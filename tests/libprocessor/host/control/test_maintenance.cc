@@ -14,7 +14,11 @@ namespace {
 
 TEST(Maintenance, RunsJobsOnIdleCpus) {
   std::atomic<int> ended{0};
-  Maintenance maintenance([&] { ++ended; });
+  int of_end = -1;
+  Maintenance maintenance([&] {
+    of_end = sched_getscheduler(0);
+    ++ended;
+  });
   EXPECT_FALSE(maintenance.busy());
   int policy = -1, nice = -1, of_servants = -1;
   ASSERT_TRUE(maintenance
@@ -28,6 +32,7 @@ TEST(Maintenance, RunsJobsOnIdleCpus) {
   maintenance.Wait();
   EXPECT_TRUE(policy == SCHED_IDLE || nice == 10) << "other tests may use all CPUs";
   EXPECT_EQ(of_servants, SCHED_OTHER);
+  EXPECT_EQ(of_end, SCHED_OTHER) << "the control thread waits for it";
   EXPECT_EQ(ended, 1);
   EXPECT_FALSE(maintenance.busy());
 }
