@@ -32,7 +32,7 @@ def measure(setup: Setup) -> dict[str, Any]:
         cluster = stack.enter_context(ray_cluster())
         port = free_port()
         addresses = [f"{cluster.add_node(cpus=1)[0]}:{port}" for _ in range(2)]
-        shared = ("--shared-store", f"file://{folder}/shared", "--lease", "ray")
+        shared = ("--shared-store", f"file://{folder}/shared", "--new-store", "--lease", "ray")
         options = (*ray_options(folder, cluster, port, replicas=2), *shared)
         leader, standby = (stack.enter_context(FleetProxy(folder, name, options, "ray")) for name in "ab")
         wait_until(lambda: leader.leads or standby.leads, _WAIT_S)

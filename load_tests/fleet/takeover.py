@@ -26,7 +26,7 @@ _MACHINES = 10
 def measure(setup: Setup) -> dict[str, Any]:
     """Kill the leader of proxies that share a folder several times."""
     with tempfile.TemporaryDirectory() as name:
-        return _measure(setup, Path(name), ("--shared-store", f"file://{name}/shared"))
+        return _measure(setup, Path(name), ("--shared-store", f"file://{name}/shared", "--new-store"))
 
 
 def measure_bucket(setup: Setup) -> dict[str, Any]:

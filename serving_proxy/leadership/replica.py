@@ -41,10 +41,13 @@ class Replica:
     store : SharedStore
     path : Path
         The database. If the proxies have one already, it replaces what this file contained.
+    begins : bool
+        Whether this proxy may lead if the store is empty, and so begin a new one.
     """
 
-    def __init__(self, store: SharedStore, path: Path) -> None:
+    def __init__(self, store: SharedStore, path: Path, begins: bool) -> None:
         self._store = store
+        self._begins = begins
         self._path = path
         self._snapshot_at = 0
         self.number = 0
@@ -68,8 +71,8 @@ class Replica:
         Raises
         ------
         ProxyError
-            The store cannot be reached, or something in it is damaged; or this proxy knows a term, and the store has
-            nothing of it.
+            The store cannot be reached, or something in it is damaged; or it is empty, and this proxy knows a term or
+            must not begin one.
         """
         while True:
             entry = read_entry(self._store, self.number + 1) if self._knows_snapshot else None
@@ -100,11 +103,12 @@ class Replica:
         Raises
         ------
         ProxyError
-            Another proxy has begun a term; or this proxy knows a term, and the store has nothing of it; or the store
-            cannot be reached or written to.
+            Another proxy has begun a term; or the store is empty, and this proxy knows a term or must not begin one; or
+            the store cannot be reached or written to.
         """
         try:
             if self._newest() is None:
+                log.warning("the shared store is empty: a new one begins with what this proxy has deployed")
                 create_first_snapshot(self._store, self.database.serialize())
             journal = Journal(self._store, self.number, term, holds, lose)
             journal.begin()
@@ -180,6 +184,11 @@ class Replica:
             raise UnavailableError(
                 f"--shared-store: {len(entries)} transactions without the database that they change, expected both; "
                 "restore 'snapshots', or begin with an empty store"
+            )
+        if newest is None and not self._begins:
+            raise UnavailableError(
+                "--shared-store: empty, expected the store of earlier proxies; this proxy waits until it is mounted, "
+                "or another one begins a store (--new-store)"
             )
         return newest
 

@@ -34,6 +34,8 @@ class SharedBucket:
         The library that reads such stores is not installed.
     """
 
+    may_be_unmounted = False
+
     def __init__(self, url: StoreUrl, store: Store | None = None, request_s: float = _REQUEST_S) -> None:
         self.url = url
         self._store: Store = store or ObjectStore(url.scheme, url.bucket, request_s)

@@ -29,7 +29,14 @@ class SharedStore(Protocol):
 
     The only condition that a store must be able to check is that an object does not exist yet. Every call may block,
     and raises UnavailableError if the store cannot be reached.
+
+    Attributes
+    ----------
+    may_be_unmounted : bool
+        If it is empty, it may be the place at which the store is not mounted yet.
     """
+
+    may_be_unmounted: bool
 
     def create(self, name: str, data: bytes) -> bool:
         """Write an object unless there is one, and return whether it was written; durable when this returns."""
@@ -57,6 +64,8 @@ class SharedFolder:
     ----------
     folder : Path
     """
+
+    may_be_unmounted = True
 
     def __init__(self, folder: Path) -> None:
         self.folder = private_folder(folder, "--shared-store")

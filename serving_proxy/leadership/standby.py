@@ -7,24 +7,22 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TypeVar
 
 from serving_proxy.errors import ProxyError
 from serving_proxy.leadership.leading import Leadership
 from serving_proxy.leadership.replica import Replica
-from serving_proxy.leadership.shared_store import SharedStore
 
 log = logging.getLogger("serving_proxy.leadership")
 
 _Result = TypeVar("_Result")
 
 
-async def reopen(store: SharedStore, path: Path, leadership: Leadership, ended: asyncio.Event) -> Replica | None:
+async def reopen(make: Callable[[], Replica], leadership: Leadership, ended: asyncio.Event) -> Replica | None:
     """Open the database of a proxy that has led, as soon as the store answers; None if the event was set before."""
 
     async def open_once() -> Replica | None:
-        return await asyncio.to_thread(Replica, store, path)
+        return await asyncio.to_thread(make)
 
     return await _retried(open_once, leadership, ended)
 

@@ -83,6 +83,12 @@ class ServeOptions(BaseModel):
             "one takes over if it fails.",
         ),
     ] = None
+    new_store: Annotated[
+        bool,
+        CliOption(
+            "", "Begin a new --shared-store if the folder is empty; without this, the proxy waits until it is mounted."
+        ),
+    ] = False
     lease: Annotated[
         str | None,
         CliOption(

@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -170,13 +171,13 @@ class _Proxy:
         leadership = Leadership(lease, advertised_url(self.url), lasts_s)
         standby = StandbyApp(lambda: leadership.leader, lambda: leadership.is_cut_off)
         switched = SwitchedApp(standby)
+        make = partial(Replica, store, self._database, self.settings.new_store or not store.may_be_unmounted)
         async with self._serving(switched) as serving:
             self.lock.tell(pid=os.getpid(), admin=self.url)
             while not self.ended.is_set() and not serving.done():
                 # At the start a store that is not there is an error; later it may come back.
                 has_led = leadership.term > 0
-                opened = reopen(store, self._database, leadership, self.ended) if has_led else None
-                replica = Replica(store, self._database) if opened is None else await opened
+                replica = await reopen(make, leadership, self.ended) if has_led else make()
                 if replica is None:
                     break
                 try:

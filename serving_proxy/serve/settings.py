@@ -106,6 +106,8 @@ class ServeSettings(ServeOptions, BaseSettings):
 
     def _check_engine(self) -> None:
         """Check that no option contradicts --engine."""
+        if self.new_store and self.shared_store is None:
+            raise InvalidError("--new-store: expected --shared-store with it")
         if self.lease is not None:
             check_lease(self.lease)
             if self.shared_store is None:
@@ -123,7 +125,7 @@ class ServeSettings(ServeOptions, BaseSettings):
                 raise InvalidError(f"--shared-store {self.shared_store}: expected --engine agents or ray with it")
             return
         if self.shared_store is not None and self.discard_state:
-            raise InvalidError("--discard-state: with --shared-store, expected an empty --shared-store instead")
+            raise InvalidError("--discard-state: with --shared-store, expected --new-store with an empty one instead")
         if self.shared_store is not None and self.model_store is None and self._shared_files() is None:
             raise InvalidError(
                 f"--shared-store {self.shared_store}: a bucket, expected --model-store for the models that proxies make"

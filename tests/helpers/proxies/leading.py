@@ -13,10 +13,10 @@ from serving_proxy.store import Repository
 class Proxy:
     """A proxy's copy of the database, and whether it believes that it leads."""
 
-    def __init__(self, store: SharedStore, folder: Path) -> None:
+    def __init__(self, store: SharedStore, folder: Path, begins: bool = True) -> None:
         folder.mkdir(exist_ok=True)
         self.store, self.path = store, folder / "proxy.sqlite3"
-        self.replica = Replica(store, self.path)
+        self.replica = Replica(store, self.path, begins)
         self.leads = True
         self.lost = False
 

@@ -181,7 +181,7 @@ class ProxyThread(Proxy):
         words = iter(self.arguments())
         for flag in words:
             name = flag.removeprefix("--").replace("-", "_")
-            if name in {"keep_hosts", "allow_reload_rpc", "discard_state"}:
+            if name in {"keep_hosts", "allow_reload_rpc", "discard_state", "new_store"}:
                 given[name] = True
             elif name == "model_root":
                 given[name] = (*given.get(name, ()), next(words))

@@ -49,6 +49,7 @@ def refused(*words: str) -> str:
             ["--model-store", "/mnt/models"],
             "--model-store '/mnt/models': expected a URL such as file:///mnt/models, with",
         ),
+        (["--engine", "agents", "--new-store"], "--new-store: expected --shared-store with it"),
         (["--engine", "agents", "--cores", "control"], "--cores control: moves the cores of this machine, expected"),
         (["--client-ca", "/gone"], "--client-ca: without --tls-cert, expected both"),
         (["--token-file", "/gone"], "--token-file /gone: "),

@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 
 from helpers.proxies.leading import Proxy
+from helpers.proxies.proxy_runs import ProxyThread, wait_for
 from serving_proxy.errors import UnavailableError
 from serving_proxy.leadership.journal import LOG, SNAPSHOTS, log_name
 from serving_proxy.leadership.leading import Leadership
-from serving_proxy.leadership.lease import StoreLease
+from serving_proxy.leadership.lease import Held, StoreLease
 from serving_proxy.leadership.shared_store import SharedFolder
 from serving_proxy.leadership.standby import stand_by
 
@@ -148,3 +151,39 @@ def test_a_log_without_a_database_is_named_and_nothing_is_added(tmp_path: Path) 
         Proxy(store, tmp_path / "a").lead(2)
     assert store.numbers(LOG) == [1]
     assert store.numbers(SNAPSHOTS) == []
+
+
+def test_an_empty_folder_is_left_to_a_proxy_that_may_begin_a_store(tmp_path: Path) -> None:
+    store = SharedFolder(tmp_path / "shared")
+    waiting = Proxy(store, tmp_path / "a", begins=False)
+    for act in (waiting.replica.catch_up, lambda: waiting.lead(1)):
+        with pytest.raises(UnavailableError, match=r"--shared-store: empty, .*waits until it is mounted.*--new-store"):
+            act()
+    assert list(store.folder.iterdir()) == []
+    Proxy(SharedFolder(store.folder), tmp_path / "b").lead(1).set_setting("x", 1)
+    assert waiting.lead(2).setting("x") == 1
+
+
+def test_a_proxy_that_is_started_before_its_folder_is_mounted_waits_for_it(tmp_path: Path) -> None:
+    store = SharedFolder(tmp_path / "not mounted")
+    assert StoreLease(store).take(Held(1, "a", "http://a", 60.0, released=True))
+    Proxy(store, tmp_path / "a").lead(1)
+    (tmp_path / "shared").mkdir()
+    options = ("--engine", "agents", "--shared-store", str(tmp_path / "shared"), "--lease-timeout", "6")
+    # It has no state, like a machine that replaces another one.
+    with ProxyThread(tmp_path / "b", *options) as second, second.client() as client:
+        wait_for(lambda: "cannot read the lease or the shared store" in _answer(second, "v1/status"))
+        assert _health(second) == "standby"
+        assert list((tmp_path / "shared").iterdir()) == []
+        (tmp_path / "shared").rename(tmp_path / "mount point")
+        (tmp_path / "not mounted").rename(tmp_path / "shared")
+        wait_for(lambda: _health(second) == "ok")
+        assert client.status()["term"] > 1
+
+
+def _health(proxy: ProxyThread) -> str:
+    return str(json.loads(_answer(proxy, "healthz"))["status"])
+
+
+def _answer(proxy: ProxyThread, path: str) -> str:
+    return httpx.get(f"{proxy.url}/{path}", trust_env=False, timeout=10).text

@@ -169,7 +169,8 @@ def test_a_pod_without_a_token_is_refused(pod: None, monkeypatch: pytest.MonkeyP
 
 
 def test_a_standby_leads_when_the_leader_ends(api: ApiServer, pod: None, tmp_path: Path) -> None:
-    options = ["--engine", "agents", "--shared-store", f"file://{tmp_path}/shared", "--lease", f"kubernetes:{NAME}"]
+    options = ["--engine", "agents", "--shared-store", f"file://{tmp_path}/shared", "--new-store"]
+    options += ["--lease", f"kubernetes:{NAME}"]
     # The leader gives the lease back, so that this may be long: on a busy machine the process of both may stand still
     # for seconds.
     options += ["--lease-timeout", "60"]
@@ -190,7 +191,8 @@ def test_a_leader_that_has_lost_its_store_leads_again_once_it_is_back(
 ) -> None:
     monkeypatch.setattr(watching, "_PATIENCE_S", 1.0)
     shared = tmp_path / "shared"
-    options = ["--engine", "agents", "--shared-store", f"file://{shared}", "--lease", f"kubernetes:{NAME}"]
+    options = ["--engine", "agents", "--shared-store", f"file://{shared}", "--new-store"]
+    options += ["--lease", f"kubernetes:{NAME}"]
     with ProxyThread(tmp_path / "a", *options, "--lease-timeout", "2") as proxy:
         wait_for(lambda: _health(proxy) == "ok")
         shared.rename(tmp_path / "away")
@@ -207,7 +209,8 @@ def _health(proxy: ProxyThread) -> str:
 
 def test_a_standby_that_cannot_read_the_lease_says_so(api: ApiServer, pod: None, tmp_path: Path) -> None:
     api.token = "another-token"
-    options = ["--engine", "agents", "--shared-store", f"file://{tmp_path}/shared", "--lease", f"kubernetes:{NAME}"]
+    options = ["--engine", "agents", "--shared-store", f"file://{tmp_path}/shared", "--new-store"]
+    options += ["--lease", f"kubernetes:{NAME}"]
     with ProxyThread(tmp_path / "a", *options) as proxy:
 
         def said() -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from helpers.proxies.leading import Proxy
 from serving_proxy.leadership.leading import Leadership
 from serving_proxy.leadership.lease import StoreLease
+from serving_proxy.leadership.replica import Replica
 from serving_proxy.leadership.shared_store import SharedFolder
 from serving_proxy.leadership.standby import reopen, stand_by
 
@@ -35,7 +37,7 @@ class _Counting(SharedFolder):
 def _waiting(function: str, standby: Proxy, leadership: Leadership, ended: asyncio.Event) -> asyncio.Task[Any]:
     if function == "stand_by":
         return asyncio.create_task(stand_by(standby.replica, leadership, ended))
-    return asyncio.create_task(reopen(standby.store, standby.path, leadership, ended))
+    return asyncio.create_task(reopen(partial(Replica, standby.store, standby.path, True), leadership, ended))
 
 
 @pytest.mark.parametrize("function", ["reopen", "stand_by"])

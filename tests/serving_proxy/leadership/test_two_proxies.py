@@ -31,7 +31,7 @@ class Pair:
         self.token_file = folder / "token"
         self.token_file.write_text(TOKEN)
         options = ("--engine", "agents", "--shared-store", shared, "--lease-timeout", str(lease_s), *options)
-        options += ("--token-file", str(self.token_file))
+        options += ("--new-store", "--token-file", str(self.token_file))
         self.proxies = [ProxyProcess(folder / name, *options) for name in ("a", "b")]
 
     def leader(self) -> ProxyProcess | None:
@@ -145,7 +145,8 @@ def test_proxies_that_share_only_a_bucket(s3_port: int, tmp_path: Path) -> None:
 def test_leader_whose_store_was_away_leads_again(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     shared, options = tmp_path / "shared", ("--engine", "agents", "--token-file", str(tmp_path / "token"))
-    with ProxyProcess(tmp_path / "p", *options, "--shared-store", str(shared), "--lease-timeout", "2") as proxy:
+    options += ("--shared-store", str(shared), "--new-store", "--lease-timeout", "2")
+    with ProxyProcess(tmp_path / "p", *options) as proxy:
         wait_for(lambda: _leads(proxy), 60)
         shared.rename(tmp_path / "away")
         # As when its file system is unmounted.
