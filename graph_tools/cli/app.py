@@ -22,6 +22,7 @@ from graph_tools.cli.groups import with_groups
 from graph_tools.cli.once import OnceGroup
 from graph_tools.cli.signals import end_on_signals, received
 from graph_tools.errors import GraphToolsError
+from graph_tools.lean_start import leave_out_keras
 
 app = typer.Typer(
     name="graph-tools",
@@ -62,6 +63,7 @@ def main() -> None:
     # TensorFlow reads this once, when it is loaded; the suppressed messages are not about the user's model. Nothing
     # else is set, since models are compared as they are served.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    leave_out_keras()
     end_on_signals()
     load_verbs()
     app(prog_name="graph-tools")

@@ -68,6 +68,11 @@ class Elsewhere:
         self.close()
 
     @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    @property
     def ended(self) -> bool:
         """Whether the process has ended."""
         return self._process.poll() is not None
