@@ -26,15 +26,34 @@ def make_group(owner: str, feature: Feature, code: RowCode, combine: str) -> Com
 
 
 class _Arguments:
-    """The base of classes of arguments; a class beside them has `_set_up`."""
+    """The arguments that both layers have, for either Keras and for tf.Module; `options` are those of its base.
+
+    A class beside this one has `_set_up`.
+    """
 
     if TYPE_CHECKING:
 
         def _set_up(self, feature: Feature, code: RowCode, combine: str) -> None: ...
 
+    def __init__(
+        self,
+        dim: int,
+        code: RowCode,
+        combine: str,
+        optimizer: Any = None,
+        embeddings_initializer: Any = None,
+        combiner: str | None = None,
+        mask_zero: bool = False,
+        seed: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        feature = Feature(dim, optimizer, None, None, embeddings_initializer, combiner, mask_zero, None, seed)
+        self._set_up(feature, code, combine)
+
 
 class BinaryCodeArguments(_Arguments):
-    """The arguments of BinaryCodeEmbedding, for either Keras and for tf.Module; `options` are those of its base."""
+    """The arguments of BinaryCodeEmbedding; `options` are those that both layers have."""
 
     def __init__(
         self,
@@ -44,36 +63,17 @@ class BinaryCodeArguments(_Arguments):
         cut: str = "succession",
         fuse: str = "sum",
         hash_seed: int = 0,
-        optimizer: Any = None,
-        embeddings_initializer: Any = None,
-        combiner: str | None = None,
-        mask_zero: bool = False,
-        seed: int | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(**options)
-        feature = Feature(dim, optimizer, None, None, embeddings_initializer, combiner, mask_zero, None, seed)
-        self._set_up(feature, BinaryCode(bits, blocks, cut, hash_seed), combine_of(type(self).__name__, fuse))
+        combine = combine_of(type(self).__name__, fuse)
+        super().__init__(dim, BinaryCode(bits, blocks, cut, hash_seed), combine, **options)
 
 
 class MultiHashArguments(_Arguments):
-    """The arguments of MultiHashEmbedding, for either Keras and for tf.Module; `options` are those of its base."""
+    """The arguments of MultiHashEmbedding; `options` are those that both layers have."""
 
-    def __init__(
-        self,
-        dim: int,
-        code: Any,
-        combine: str = "add",
-        optimizer: Any = None,
-        embeddings_initializer: Any = None,
-        combiner: str | None = None,
-        mask_zero: bool = False,
-        seed: int | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        feature = Feature(dim, optimizer, None, None, embeddings_initializer, combiner, mask_zero, None, seed)
-        self._set_up(feature, hash_code_of(type(self).__name__, code), combine)
+    def __init__(self, dim: int, code: Any, combine: str = "add", **options: Any) -> None:
+        super().__init__(dim, hash_code_of(type(self).__name__, code), combine, **options)
 
 
 class CompressedParts(LayerParts):

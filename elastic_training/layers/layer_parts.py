@@ -11,6 +11,7 @@ import tensorflow as tf
 from elastic_training.checkpoints.keras_store import TablesInStore
 from elastic_training.checkpoints.trackable_rows import TablesAsChildren
 from elastic_training.layers import shared_tables
+from elastic_training.layers.arguments import HashEmbeddingArguments, named_table
 from elastic_training.layers.copied_weights import WeightsWithoutRows
 from elastic_training.layers.feature import Feature
 from elastic_training.layers.group import FeatureGroup
@@ -68,32 +69,15 @@ class LayerParts(TablesInStore, TablesAsChildren, WeightsWithoutRows):
         self.build(None)  # type: ignore[attr-defined]
 
 
-class HashEmbeddingParts(LayerParts):
+class HashEmbeddingParts(HashEmbeddingArguments, LayerParts):
     """HashEmbedding, for either Keras."""
 
     _one_table = True
 
-    def __init__(
-        self,
-        dim: int | None = None,
-        optimizer: Any = None,
-        admit: Any = None,
-        evict: Any = None,
-        embeddings_initializer: Any = None,
-        combiner: str | None = None,
-        mask_zero: bool = False,
-        table: Any = None,
-        seed: int | None = None,
-        tiers: Any = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        feature = Feature(dim, optimizer, admit, evict, embeddings_initializer, combiner, mask_zero, table, seed, tiers)
+    def _set_up(self, feature: Feature) -> None:
         self._feature = feature
         owner = f"HashEmbedding {self.name!r}"
-        if feature.table is None:
-            feature = Feature(**{**vars(feature), "table": self.name})
-        self._group = FeatureGroup(owner, {"keys": feature}, {})
+        self._group = FeatureGroup(owner, {"keys": named_table(feature, self.name)}, {})
         self._group.on_table = self._on_table()
         self._group.dim_of("keys")
         self._note_users({"keys": feature})
