@@ -30,16 +30,16 @@ class GuardSettings:
 
 @dataclass(frozen=True)
 class BadVersion:
-    """Contain what a bad version costs.
+    """What a bad version costs until the guard has stopped it.
 
-    Parameters
+    Attributes
     ----------
     model : str
     percent : float
         Percentage of the requests of the model that it gets.
     failing : float
         Part of its requests that fails.
-    stopped_s : float, optional [s]
+    stopped_s : float or None [s]
         Time until it gets no more requests; None: the guard does not stop it within an hour.
     requests, failed : float
         Requests that it got until then, and those that failed; means over the runs.

@@ -115,31 +115,6 @@ class FleetRunReport:
 
 
 @dataclass(frozen=True)
-class BadVersionReport:
-    """What a bad version costs until the guard has stopped it.
-
-    Attributes
-    ----------
-    model : str
-    percent : float
-        Percentage of the requests of the model that it gets.
-    failing : float
-        Part of its requests that fails.
-    stopped_s : float or None [s]
-        Time until it gets no more requests; None: not within an hour.
-    requests, failed : float
-        Requests that it got until then, and those that failed.
-    """
-
-    model: str
-    percent: float
-    failing: float
-    stopped_s: float | None
-    requests: float
-    failed: float
-
-
-@dataclass(frozen=True)
 class FleetSimulationReport:
     """Simulation of a fleet, made by `cost-model simulate --machines`.
 
@@ -150,7 +125,7 @@ class FleetSimulationReport:
         Loss for which the models were placed.
     runs : tuple of FleetRunReport
         One for each kind of traffic.
-    bad_versions : tuple of BadVersionReport
+    bad_versions : tuple of BadVersion
     """
 
     SCHEMA = SCHEMA
@@ -158,7 +133,7 @@ class FleetSimulationReport:
     machines_used: int
     survive: Survive
     runs: tuple[FleetRunReport, ...]
-    bad_versions: tuple[BadVersionReport, ...]
+    bad_versions: tuple[BadVersion, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON types."""
@@ -173,7 +148,7 @@ def simulation_report(
         machines_used=int(made.packing.used.sum()),
         survive=made.problem.survival.kind,
         runs=tuple(_run(result) for result in results),
-        bad_versions=tuple(BadVersionReport(**asdict(version)) for version in versions),
+        bad_versions=tuple(versions),
     )
 
 
