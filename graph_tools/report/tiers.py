@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from graph_tools.errors import UsageError
 from graph_tools.json_data import Count, Fraction
 from graph_tools.model import Model
 from graph_tools.model.table_record import TableRecord
-from graph_tools.model.table_size import TableSize
+from graph_tools.model.table_size import RowsOfWidth, TableSize
+from graph_tools.recognition.lookups.fused_tables import fused_tables
+from graph_tools.tables.table_sizes import spec_size
 from graph_tools.tensors import Array
 from graph_tools.verification.evidence import gathered_rows
 from graph_tools.verification.request import Request
@@ -72,6 +74,21 @@ class Tiers:
     tables: list[TableTiers] = field(default_factory=list)
 
 
+def with_files(model: Model, records: Iterable[TableRecord]) -> list[TableRecord]:
+    """Return the records of the tables of a cut model with the sizes of the files that `fuse` would make.
+
+    Plans of tables know neither the keys of a variable that a hash table leads to, nor the widths of rows. If lookups
+    make several files of a table, the largest one counts.
+    """
+    names = _names_of_rows(model)
+    sizes: dict[str, TableSize] = {}
+    for handle, spec in fused_tables(model):
+        name, size = names.get(handle, handle), spec_size(spec)
+        if name not in sizes or size.bytes > sizes[name].bytes:
+            sizes[name] = size
+    return [replace(record, file=sizes.get(record.name, record.file)) for record in records]
+
+
 def forecast_tiers(
     model: Model, records: Iterable[TableRecord], memory: int | None = None, requests: Sequence[Request] = ()
 ) -> Tiers:
@@ -81,6 +98,8 @@ def forecast_tiers(
     ----------
     model : Model
         After the passes of `cut`.
+    records : iterable of TableRecord
+        As `with_files` returns them.
     memory : int, optional [bytes]
         Memory of tiered tables.
     requests : sequence of Request
@@ -107,15 +126,34 @@ def forecast_tiers(
     )
 
 
-def _tiers_of(name: str, size: TableSize, share: float | None, reads: Array | None) -> TableTiers:
+def _tiers_of(name: str, size: TableSize, share: float | None, reads: _Reads | None) -> TableTiers:
     cache = places = cached = None
     if share is not None:
-        places, cache = cache_of(int(share * size.row_data), size.row_bytes, size.rows)
-        if reads is not None and reads.sum():
-            cached = float(np.sort(reads)[::-1][:places].sum() / reads.sum())
+        caches = caches_of(int(share * size.row_data), size.runs)
+        places, cache = (sum(each) for each in zip(*caches, strict=True))
+        if reads is not None and reads.counts.sum():
+            cached = _cached(reads, [of_run for of_run, _ in caches], size.runs) / float(reads.counts.sum())
     resident = -(-size.bytes // HUGE_PAGE) * HUGE_PAGE
-    lookups = None if reads is None else int(reads.sum())
+    lookups = None if reads is None else int(reads.counts.sum())
     return TableTiers(name, size.bytes, resident, size.index_bytes, cache, places, lookups, cached)
+
+
+def caches_of(memory: int, runs: Sequence[RowsOfWidth]) -> list[tuple[int, int]]:
+    """Return the places of the cache for the rows of each width, and the bytes that it takes (row_caches.h).
+
+    The memory is divided so that an equal part of the rows of each width gets places.
+    """
+    whole = [run.rows * (run.row_bytes + _LINE / _WAYS + _LINE / _PLACES_OF_LINE) for run in runs]
+    parts = [int(memory * each / max(sum(whole), 1)) for each in whole]
+    return [cache_of(part, run.row_bytes, run.rows) for part, run in zip(parts, runs, strict=True)]
+
+
+def _cached(reads: _Reads, places: Sequence[int], runs: Sequence[RowsOfWidth]) -> float:
+    """Return how many reads the caches answer if they have the rows of each width that are read most often."""
+    ends = np.cumsum([run.rows for run in runs])[:-1]
+    of_run = np.searchsorted(ends, reads.rows, side="right")
+    counts = [np.sort(reads.counts[of_run == number])[::-1] for number in range(len(runs))]
+    return float(sum(found[:most].sum() for found, most in zip(counts, places, strict=True)))
 
 
 def cache_of(memory: int, row_bytes: int, rows: int) -> tuple[int, int]:
@@ -128,13 +166,25 @@ def cache_of(memory: int, row_bytes: int, rows: int) -> tuple[int, int]:
     return min(places, rows), taken
 
 
-def _reads(model: Model, requests: Sequence[Request]) -> Mapping[str, Array]:
-    """Return how many requests read each row that was read, by table."""
-    variables = gathered_rows(model, requests)
-    found: dict[str, Array] = {}
-    for stored in model.stored_tables:
-        handle = stored.names.get("rows") or stored.names.get("codes")
-        numbers = variables.get(str(handle))
-        if numbers:
-            found[stored.source.name] = np.unique(np.concatenate(numbers), return_counts=True)[1]
-    return found
+@dataclass(frozen=True)
+class _Reads:
+    """Numbers of the rows that were read [n], and how many requests read each [n]."""
+
+    rows: Array
+    counts: Array
+
+
+def _reads(model: Model, requests: Sequence[Request]) -> Mapping[str, _Reads]:
+    """Return the rows that requests read, by table."""
+    names = _names_of_rows(model)
+    return {
+        names[handle]: _Reads(*np.unique(np.concatenate(numbers), return_counts=True))
+        for handle, numbers in gathered_rows(model, requests).items()
+        if handle in names and numbers
+    }
+
+
+def _names_of_rows(model: Model) -> dict[str, str]:
+    """Return the name of each stored table by the handle of its rows or codes."""
+    tables = model.stored_tables
+    return {str(stored.names.get("rows") or stored.names.get("codes")): stored.source.name for stored in tables}

@@ -3,24 +3,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from graph_tools.model.table_size import TableSize
+from graph_tools.model.table_size import RowsOfWidth, TableSize
 from graph_tools.options import RowType
 from graph_tools.store.block_sums import BLOCK_BYTES
 from graph_tools.store.index import home_buckets
 from graph_tools.store.layout import BUCKET_BYTES, HEADER_BYTES, INDEX_ALIGNMENT, ROW_ALIGNMENT
+from graph_tools.store.row_runs import RowRun, row_runs
 from graph_tools.store.row_sizes import row_size, row_stride
+from graph_tools.store.spec import TableSpec
 from graph_tools.tables.costs import Counts, Layout, stored_rows
+from graph_tools.tables.narrow_rows import find_narrow_rows
 
 _TYPES: dict[str, RowType] = {"float16": "fp16", "bfloat16": "bf16"}
 _SUM_BYTES = 4
 
 
 def table_size(
-    rows: int, dim: int, row_type: str, keys: int | None = None, string_bytes: int | None = None
+    rows: int,
+    dim: int,
+    row_type: str,
+    keys: int | None = None,
+    string_bytes: int | None = None,
+    runs: Sequence[RowRun] = (),
 ) -> TableSize:
     """Return the size of the file of a table.
 
@@ -32,13 +41,15 @@ def table_size(
         None: keys are the numbers of rows.
     string_bytes : int, optional
         Bytes of all keys, if they are strings.
+    runs : sequence of RowRun
+        Of rows of different widths; with default rows, all of `rows`.
 
     Notes
     -----
     Buckets beyond the homes of keys, of which a file has few, are not counted.
     """
     stride = row_stride(row_type, max(dim, 1))
-    sections = [(ROW_ALIGNMENT, rows * stride)]
+    sections = [(ROW_ALIGNMENT, runs[-1].offset + runs[-1].size if runs else rows * stride)]
     index = 0
     if keys is not None:
         index = home_buckets(keys) * BUCKET_BYTES
@@ -53,7 +64,21 @@ def table_size(
     if end > HEADER_BYTES:
         end = _up(end, INDEX_ALIGNMENT)
         sums = _SUM_BYTES * -(-(end - HEADER_BYTES) // BLOCK_BYTES)
-    return TableSize(end + sums, index + sums, rows, row_size(row_type, max(dim, 1)), stride)
+    widths = [RowsOfWidth(run.end - run.first, row_size(row_type, run.dim), run.stride) for run in runs]
+    return TableSize(end + sums, index + sums, rows, row_size(row_type, max(dim, 1)), stride, widths)
+
+
+def spec_size(spec: TableSpec) -> TableSize:
+    """Return the size of the file that is written for a table; reads its string keys, and rows that end in zeros."""
+    keys = None if spec.keys is None else spec.keys.shape[0]
+    strings = None
+    if spec.keys is not None and spec.index_kind == "string":
+        strings = sum(len(key) for chunk in spec.keys.chunks(1 << 16) for key in chunk)
+    rows, default = spec.rows.shape[0], 0 if spec.default_rows is None else spec.default_rows.shape[0]
+    narrow = spec.narrow or find_narrow_rows(spec)
+    full = spec.dim, row_stride(spec.row_type, spec.dim)
+    runs = row_runs(rows, default, spec.row_type, full, narrow) if narrow else ()
+    return table_size(rows + default, spec.dim, spec.row_type, keys, strings, runs)
 
 
 def planned_size(layout: Layout, counts: Counts, row_type: str, strings: bool, zeros_if_absent: bool) -> TableSize:

@@ -26,7 +26,7 @@ from graph_tools.readers.saved_tables import TableOutput
 from graph_tools.readers.unknown_ops import check_restored, unknown_ops
 from graph_tools.report.cut import CutReport, describe_removals, describe_target, table_bytes
 from graph_tools.report.manifest import write_manifest
-from graph_tools.report.tiers import forecast_tiers
+from graph_tools.report.tiers import forecast_tiers, with_files
 from graph_tools.rewriting.protocol import PassResult
 from graph_tools.store.lineage import write_lineage
 from graph_tools.store.merging import TimelineEnd, read_to_end
@@ -205,6 +205,7 @@ class Conversion(ABC, Generic[Report]):
             report.passes = self.rewrite(model, choice)
             report.tables = model.table_records
             if self.dry_run:
+                report.tables = with_files(model, report.tables)
                 recorded = [request for file in self.requests for request in read_requests(file, model.signatures)]
                 report.tiers = forecast_tiers(model, report.tables, self.options.tier_memory, recorded)
             self.fuse(model, report, choice)

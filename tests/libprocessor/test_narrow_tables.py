@@ -14,7 +14,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 import processor
-from graph_tools import optimize
+from graph_tools import cut, optimize
+from graph_tools.options import CutOptions
 from graph_tools.plans import EmbeddingPlan
 from graph_tools.plans.embedding_parts import GroupOutput, Key, Lookup
 from graph_tools.store import TableReader
@@ -136,6 +137,15 @@ def test_deltas_give_narrow_rows_their_full_width(artifact: Path, tmp_path: Path
         stop.set()
         asking.join()
         assert not wrong
+
+
+def test_a_tiered_model_takes_what_was_forecast(artifact: Path) -> None:
+    forecast = cut(artifact.parent / "export", None, dry_run=True, options=CutOptions(tier_memory=10_000))
+    (table,), (file,) = forecast.tiers.tables, artifact.glob("**/*.emb")
+    assert table.disk_bytes == file.stat().st_size
+    with processor.Model(artifact, {"session_num": 1, "warmup_runs": 1, "tables": TIERED}) as tiered:
+        found = tiered.info["tables"]
+    assert (table.cached_rows, table.cache_bytes) == (found["cache_rows"], found["cache_bytes"])
 
 
 @pytest.mark.parametrize("early", [True, False])

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from graph_tools import cut
 from graph_tools.errors import UsageError
+from graph_tools.model.table_size import RowsOfWidth
 from graph_tools.options import CutOptions
-from graph_tools.report.tiers import cache_of
+from graph_tools.report.tiers import cache_of, caches_of
 from helpers.graph_tools.cut_models import DIM, build_sparse, run
+from helpers.models.idiom_models import export_function
 
 COUNT = 1000
 
@@ -50,6 +53,26 @@ def test_requests_tell_what_caches_answer(export: Path, tmp_path: Path) -> None:
     places = table.cached_rows
     assert 20 < places < 220
     assert table.cached_share == pytest.approx((20 * 20 + places - 20) / 600)
+
+
+def test_requests_are_answered_by_the_cache_of_each_width(tmp_path: Path) -> None:
+    rows = np.random.default_rng(5).normal(size=(COUNT, 16)).astype(np.float32)
+    rows[100:, 4:] = 0
+    serve = lambda item: {"rows": tf.nn.relu(tf.gather(table, item))}  # noqa: E731
+    table = tf.Variable(rows, name="table")
+    model = export_function(tmp_path / "model", serve, [tf.TensorSpec([None], tf.int64, name="item")], table=table)
+    # Wide rows are read alike, and one narrow row is read in every request.
+    asked = np.stack([np.arange(100), np.full(100, 500)], axis=1)
+    files = [tmp_path / f"{place}.npz" for place in range(100)]
+    for file, item in zip(files, asked, strict=True):
+        np.savez(file, item=item)
+    options = CutOptions(tier_memory=10_000)
+    (found,) = cut(model, None, dry_run=True, options=options, requests=files).tiers.tables
+    (wide, _), (narrow, _) = caches_of(10_000 - found.index_bytes, [RowsOfWidth(100, 64, 64), RowsOfWidth(900, 16, 16)])
+    # An equal part of both widths, up to the twelve places of a set.
+    assert abs(wide / 100 - narrow / 900) < 0.12
+    assert found.cached_rows == wide + narrow
+    assert found.cached_share == pytest.approx((wide + 100) / 200)
 
 
 def test_memory_below_the_indexes_is_refused(export: Path, tmp_path: Path) -> None:

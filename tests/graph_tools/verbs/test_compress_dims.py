@@ -98,6 +98,9 @@ def test_a_fused_model_has_narrow_rows(export: Path, tmp_path: Path) -> None:
         )
         (file,) = fused.table_files
         assert [(rows.first, rows.dim) for rows in file.narrow] == [(50, 6), (250, 3)]
+        forecast = graph_tools.cut(tmp_path / "out", None, dry_run=True, options=options)
+        assert [width.rows for width in forecast.tables[0].file.widths] == [50, 200, 750]
+        assert forecast.tiers.tables[0].disk_bytes == forecast.tables[0].file.bytes == file.bytes
     printed = run("inspect", tmp_path / "fp32").out
     assert "6 elements from row 50 on, 3 elements from row 250 on" in " ".join(printed.split())
     request = _request(300)
