@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import collections
+import json
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from graph_tools import optimize
+from graph_tools.readers import read_model
+from graph_tools.tensors import ArrayTensor
+from graph_tools.writer import write_saved_model
 from helpers.hosts.contract_messages import encode
+from helpers.models.idiom_models import export_function
 from helpers.oracles.live_graphs import tower_graph
 from helpers.system.programs import require, run_ok
 
@@ -23,10 +29,11 @@ REQUESTS = 200
 
 #: Counts in a process of its own, since it replaces functions of the C library.
 PROGRAM = """
-import ctypes, os, sys
+import ctypes, json, os, sys
 from processor import Model
 counter = ctypes.CDLL(sys.argv[1])
-model = Model(sys.argv[2], {"session_num": 1, "intra_op_parallelism_threads": 1})
+config = {"session_num": 1, "intra_op_parallelism_threads": 1} | json.loads(sys.argv[6])
+model = Model(sys.argv[2], config)
 request = open(sys.argv[3], "rb").read()
 for _ in range(1000):
     model.process(request)
@@ -75,11 +82,13 @@ def calls(counter: Path, tmp_path_factory: pytest.TempPathFactory) -> Calls:
     return count(counter, export_model(folder / "model"), {"x": np.ones((2, 3), np.float32)}, folder)
 
 
-def count(counter: Path, model: Path, inputs: dict[str, Any], folder: Path) -> Calls:
+def count(
+    counter: Path, model: Path, inputs: dict[str, Any], folder: Path, config: dict[str, Any] | None = None
+) -> Calls:
     """Count the calls of requests."""
     request, found = folder / "request", folder / "calls"
     request.write_bytes(encode(inputs))
-    command = [sys.executable, "-c", PROGRAM, counter, model, request, found, REQUESTS]
+    command = [sys.executable, "-c", PROGRAM, counter, model, request, found, REQUESTS, json.dumps(config or {})]
     run_ok(command, env={**os.environ, "LD_PRELOAD": str(counter), "TF_CPP_MIN_LOG_LEVEL": "3"})
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
     for line in found.read_text().splitlines():
@@ -125,3 +134,25 @@ def test_views_cost_no_lock_and_no_allocation(counter: Path, tmp_path: Path) -> 
         assert with_view.of("lock", library) == without.of("lock", library)
         assert with_view.of("system call", library) == 0
     assert with_view.of("allocation", "libprocessor") == without.of("allocation", "libprocessor")
+
+
+def test_codes_of_narrow_rows_are_widened_without_allocating(counter: Path, tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(1000, 16)).astype(np.float32)
+    rows[100:, 4:] = 0
+    table = tf.Variable(rows, name="table")
+    names = ["a", "b", "c"]
+    specs = [tf.TensorSpec([None], tf.int64, name=name) for name in names]
+
+    def serve(*ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"rows": tf.nn.relu(tf.concat([tf.gather(table, each) for each in ids], 1))}
+
+    export = export_function(tmp_path / "export", serve, specs, table=table)
+    optimize(export, tmp_path / "fp32", precision="fp32", accept_weak_proof=True)
+    model = read_model(tmp_path / "fp32")
+    for node, spec in model.embedding_tables.items():
+        model.embedding_tables[node] = replace(spec, rows=ArrayTensor(rows), row_type="int8", file=None)
+    write_saved_model(model, tmp_path / "int8")
+    inputs = {name: np.arange(place, 1000, 90) for place, name in enumerate(names)}
+    config = {"tables": {"tier": "tiered", "memory": "100KB"}}
+    wide, codes = (count(counter, tmp_path / name, inputs, tmp_path, config) for name in ("fp32", "int8"))
+    assert codes.of("allocation", "libprocessor") == wide.of("allocation", "libprocessor")

@@ -90,7 +90,7 @@ absl::Status TieredGather::Fetch(const EmbeddingBinding& binding, const Embeddin
   if (absl::Status s = fetch_.Finish(request.early); !s.ok()) return s;
   for (const Fetched& rows_of : fetched_) {
     WidenFetchedRows(*rows_of.table, rows_of.changed,
-                     absl::MakeConstSpan(fetched_numbers_).subspan(rows_of.first, rows_of.count), rows_of.dst);
+                     absl::MakeConstSpan(fetched_numbers_).subspan(rows_of.first, rows_of.count), rows_of.dst, &codes_);
   }
   return absl::OkStatus();
 }

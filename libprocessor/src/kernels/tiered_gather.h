@@ -38,7 +38,7 @@ class TieredGather {
 
   size_t bytes() const {
     return memory_.bytes() + fetch_.bytes() + fetched_.capacity() * sizeof(Fetched) +
-           fetched_numbers_.capacity() * sizeof(uint32_t);
+           fetched_numbers_.capacity() * sizeof(uint32_t) + codes_.capacity();
   }
 
  private:
@@ -56,6 +56,7 @@ class TieredGather {
   std::vector<uint32_t> empty_rows_;
   std::vector<Fetched> fetched_;
   std::vector<uint32_t> fetched_numbers_;
+  std::vector<uint8_t> codes_;  // of a row
 };
 
 }  // namespace processor

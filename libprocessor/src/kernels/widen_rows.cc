@@ -99,11 +99,11 @@ void WidenRows(const EmbeddingTable& table, const uint8_t* changed, absl::Span<c
 }
 
 void WidenFetchedRows(const EmbeddingTable& table, const uint8_t* changed, absl::Span<const uint32_t> numbers,
-                      uint8_t* dst, const RowKernels& kernels) {
+                      uint8_t* dst, std::vector<uint8_t>* codes, const RowKernels& kernels) {
   const Widener widener(table, kernels);
   const bool quantized = IsQuantized(table.row_type());
   const size_t stride = CopiedRowStride(table);
-  std::vector<uint8_t> codes(quantized ? RowBytes(table.row_type(), table.dim()) : 0);
+  if (quantized) codes->resize(std::max<size_t>(codes->size(), RowBytes(table.row_type(), table.dim())));
   for (size_t i = 0; i < numbers.size(); ++i, dst += stride) {
     if (numbers[i] >= kFirstSpecialRow) continue;
     if (numbers[i] >= table.rows() + table.default_rows()) {
@@ -111,8 +111,8 @@ void WidenFetchedRows(const EmbeddingTable& table, const uint8_t* changed, absl:
       continue;
     }
     const RowRun& run = table.runs().Of(numbers[i]);
-    if (quantized) std::memcpy(codes.data(), dst, run.bytes);
-    widener.Write({quantized ? codes.data() : dst, run.dim}, dst);
+    if (quantized) std::memcpy(codes->data(), dst, run.bytes);
+    widener.Write({quantized ? codes->data() : dst, run.dim}, dst);
   }
 }
 

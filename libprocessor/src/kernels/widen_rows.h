@@ -4,6 +4,7 @@
 #define PROCESSOR_KERNELS_WIDEN_ROWS_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "src/kernels/row_kernels.h"
@@ -24,8 +25,9 @@ void WidenRows(const EmbeddingTable& table, const uint8_t* changed, absl::Span<c
                const RowKernels& kernels = BestRowKernels());
 
 /// As WidenRows, of a tiered table: at `dst` is what TieredFetch has brought of the rows of the file, each where its copy goes.
+/// \param codes  memory for the codes of a row, which grows and is kept for the next call; no other thread uses it meanwhile
 void WidenFetchedRows(const EmbeddingTable& table, const uint8_t* changed, absl::Span<const uint32_t> numbers,
-                      uint8_t* dst, const RowKernels& kernels = BestRowKernels());
+                      uint8_t* dst, std::vector<uint8_t>* codes, const RowKernels& kernels = BestRowKernels());
 
 }  // namespace processor
 

@@ -108,7 +108,8 @@ std::vector<uint8_t> Fetched(const EmbeddingTable& table, const uint8_t* changed
   fetch.Add(table.tiered(), numbers, stride, copies.data());
   const absl::Status status = fetch.Finish(early);
   EXPECT_TRUE(status.ok()) << status;
-  WidenFetchedRows(table, changed, numbers, copies.data(), RowKernelsFor(isa));
+  std::vector<uint8_t> codes;
+  WidenFetchedRows(table, changed, numbers, copies.data(), &codes, RowKernelsFor(isa));
   return copies;
 }
 
