@@ -30,9 +30,10 @@ WITHOUT_TENSORFLOW := 'tensorflow-serving-api==2.21.*' 'tf-keras==2.21.*' 'trito
 # One stamp per set of packages: a later `make` installs only what has changed in pyproject.toml.
 $(VENV)/.stamp-%: pyproject.toml
 	$(Q)test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(Q)echo "Installing the packages for '$*' into $(VENV) (the first time this takes a minute or two)"
+	$(Q)echo "Installing the Python packages of the group '$*' into $(VENV); the first time this takes a minute or two"
 	$(Q)$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(Q)$(BIN)/python -m pip install --quiet --disable-pip-version-check --group $*
+	$(Q){ $(BIN)/python -m pip install --progress-bar off --disable-pip-version-check --group $*; \
+		echo "pip: $$?"; } | sed -unf tools/pip_progress.sed
 	$(Q)$(if $(filter test lint bench load-test demo-proxy demo-online,$*),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WITHOUT_TENSORFLOW))
 	$(Q)touch $@
 
