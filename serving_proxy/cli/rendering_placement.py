@@ -39,8 +39,13 @@ def render_endpoints(found: dict[str, Any]) -> RenderableType:
             escape(endpoint["addresses"].get("grpc", "")),
             escape(endpoint["addresses"].get("rest", "")),
             ", ".join(map(str, endpoint["versions"])),
-            "" if endpoint["away_for"] is None else f"away for {endpoint['away_for']:.0f} s",
+            _away(endpoint.get("away_for")),
         ]
         for endpoint in found["endpoints"]
     ]
     return table(f"Endpoints of {found['model']}", ("host", "gRPC", "REST", "versions", ""), rows, right=())
+
+
+def _away(seconds: float | None) -> str:
+    """Return what is said of a machine that has not reported; proxies of earlier releases do not list these."""
+    return "" if seconds is None else f"away for {seconds:.0f} s"

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from helpers.proxies.proxy_runs import ProxyThread
 from serving_proxy.api.placement import PlacementBody
 from serving_proxy.api.request_log import RequestLogBody
 from serving_proxy.api.requests import Body, DeployBody
@@ -64,6 +66,30 @@ def test_messages_name_the_field(given: str, expected: str) -> None:
     assert first_fault(error.value) == expected
 
 
-def test_file_of_settings_is_named(tmp_path: object) -> None:
+@pytest.mark.parametrize(
+    ("method", "path", "body", "expected"),
+    [
+        ("GET", "events?limit=x", "", "limit: 'x' found, expected an integer"),
+        ("GET", "events?after=-1", "", "after: '-1' found, expected a number of at least 0"),
+        ("GET", "jobs/last", "", "number: 'last' found, expected an integer"),
+        ("POST", "models/a/deploy", "{", "body: no JSON found (Expecting property name "),
+        ("POST", "models/a/deploy", "[]", "body: [] found, expected an object"),
+        ("POST", "models/a/deploy", '{"path": 5}', "path: 5 found, expected a text"),
+        ("POST", "models/a/promote", "{}", "version: nothing found, expected a value"),
+        ("POST", "login", '{"token": 5}', "token: a value found, expected a text"),
+    ],
+)
+def test_requests_are_refused_in_these_words(
+    proxy: ProxyThread, method: str, path: str, body: str, expected: str
+) -> None:
+    headers = {**proxy.headers(), "Content-Type": "application/json"}
+    url = f"{proxy.url}/v1/{path}"
+    answer = httpx.request(method, url, content=body, headers=headers, trust_env=False, timeout=60)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["status"]) == (400, "INVALID_ARGUMENT")
+    assert error["message"].startswith(f"request: {expected}")
+
+
+def test_file_of_settings_is_named() -> None:
     with pytest.raises(InvalidError, match=r"^s\.json: models\.a\.slo_p99_ms: 'x' found, expected a number$"):
         parse_settings('{"models": {"a": {"slo_p99_ms": "x"}}}', "s.json")

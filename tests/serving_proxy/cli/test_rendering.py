@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from serving_proxy.cli.rendering import render_model, render_status, render_versions
-from serving_proxy.cli.rendering_placement import render_placement
+from serving_proxy.cli.rendering_placement import render_endpoints, render_placement
 
 LONG_PATH = "/models/production/" + "/".join(["ranking"] * 12) + "/6"
 HOST = {"state": "ready", "precision": "bf16", "in_flight": 2, "cpuset": "0-1"}
@@ -72,6 +72,16 @@ def test_machines_of_models_are_a_table() -> None:
     assert any(line.split() == ["ranking", "a,", "b", "c"] for line in found)
     assert any("waits for a: no host" in line for line in found)
     assert any("machines without an entry: d" in line for line in found)
+
+
+def test_endpoints_of_machines_that_are_away_are_marked() -> None:
+    there = {"host": "a/h", "addresses": {"grpc": "10.0.0.1:8500"}, "versions": [7]}
+    away = {"host": "b/h", "addresses": {"grpc": "10.0.0.2:8500"}, "versions": [7], "away_for": 12.4}
+    found = lines(render_endpoints({"model": "ranking", "endpoints": [there, away]}), 80)
+    assert [line.split() for line in found if "8500" in line] == [
+        ["a/h", "10.0.0.1:8500", "7"],
+        ["b/h", "10.0.0.2:8500", "7", "away", "for", "12", "s"],
+    ]
 
 
 def test_paths_of_versions_are_never_broken() -> None:
