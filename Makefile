@@ -154,6 +154,7 @@ test-faults: host-go $(VENV)/.stamp-load-test
 ## test-upgrade: replace the programs of the commit FROM=COMMIT one by one by today's under load, and go back; needs Go
 .PHONY: test-upgrade
 test-upgrade: host-go $(VENV)/.stamp-bench $(VENV)/.stamp-load-test
+	$(Q)test -n '$(FROM)' || { echo 'FROM: not set, expected a commit'; exit 1; }
 	$(Q)$(BIN)/python -m load_tests.upgrade --from '$(FROM)' $(UPGRADE_ARGS)
 
 ## test-py: run the tests of the Python packages

@@ -74,7 +74,7 @@ def _measure(case: Callable[[Path, Path, Release, float], list[Step]], earlier: 
     with tempfile.TemporaryDirectory(prefix="recprocessor-upgrade-", ignore_cleanup_errors=True) as name:
         models, folder = Path(name) / "models", Path(name) / "state"
         folder.mkdir()
-        subprocess.run([sys.executable, "-m", "load_tests.faults.models", str(models)], check=True, cwd=ROOT)
+        subprocess.run([sys.executable, "-m", "load_tests.upgrade.models", str(models)], check=True, cwd=ROOT)
         return case(folder, models, earlier, seconds)
 
 

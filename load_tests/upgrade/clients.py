@@ -19,15 +19,19 @@ from typing import Any
 import grpc
 
 from load_tests.client_threads import ClientThreads
-from load_tests.faults.clients import MODEL, WIDTH
 from load_tests.fleet.clients import channel_options
 from serving_proxy import messages
 
-__all__ = ["Clients", "Found", "GrpcClients", "RestClients", "Step"]
+__all__ = ["IDS", "MODEL", "WIDTH", "Clients", "Found", "GrpcClients", "RestClients", "Step"]
 
 _CLIENTS = 2
 _PAUSE_S = 0.005
 _DEADLINE_S = 10.0
+#: The model, columns of a row, and number of ids.
+MODEL = "ranking"
+WIDTH = 3
+IDS = 10
+_INT64 = 9
 _PREDICT = "/tensorflow.serving.PredictionService/Predict"
 Rows = list[list[int]]
 
@@ -84,7 +88,7 @@ class _CheckingClients(ClientThreads):
 
     def _send_all(self, draw: random.Random, connection: Any) -> None:
         while not self._ended.wait(_PAUSE_S):
-            rows = [[draw.randint(0, 9) for _ in range(WIDTH)] for _ in range(draw.randint(1, 4))]
+            rows = [[draw.randrange(IDS) for _ in range(WIDTH)] for _ in range(draw.randint(1, 4))]
             try:
                 version, scores = self._ask(connection, rows, str(draw.random()))
             except NoAnswerError as error:
@@ -92,7 +96,7 @@ class _CheckingClients(ClientThreads):
                     self._found.lost[str(error)] += 1
                 continue
             with self._lock:
-                # Small integers: exact in float32.
+                # Small numbers: exact in float32.
                 if scores == [float(version * sum(row)) for row in rows]:
                     self._found.right[version] += 1
                 else:
@@ -114,11 +118,11 @@ class GrpcClients(_CheckingClients):
     def _ask(self, connection: Any, rows: Rows, key: str) -> tuple[int, list[float]]:
         request = messages.new("tensorflow.serving.PredictRequest")
         request.model_spec.name = MODEL
-        x = request.inputs["x"]
-        x.dtype = 1
+        ids = request.inputs["ids"]
+        ids.dtype = _INT64
         for size in (len(rows), WIDTH):
-            x.tensor_shape.dim.add(size=size)
-        x.float_val.extend(value for row in rows for value in row)
+            ids.tensor_shape.dim.add(size=size)
+        ids.int64_val.extend(value for row in rows for value in row)
         metadata = (("x-routing-key", key),)
         try:
             data = connection(request.SerializeToString(), timeout=_DEADLINE_S, metadata=metadata)

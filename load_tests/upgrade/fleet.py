@@ -8,11 +8,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from load_tests._releases import TODAY, Release
-from load_tests.faults.clients import MODEL
 from load_tests.fleet.delivery import weight_of
 from load_tests.fleet.machine import FleetMachine
 from load_tests.fleet.setup import FleetProxy, make_certificates, wait_until
-from load_tests.upgrade.clients import Clients, Step
+from load_tests.upgrade.clients import MODEL, Clients, Step
 
 __all__ = ["upgrade_fleet"]
 
@@ -74,9 +73,12 @@ class _Fleet:
         if self._versions > 1:
             self.leader.client.promote(MODEL, self._versions)
         self._versions += 1
-        path, has_hosts = self._models / str(self._versions), bool(self.machines)
-        share = 10.0 if has_hosts else None
-        self.leader.client.deploy(MODEL, path, wait=has_hosts, timeout=_READY_S, traffic=share)
+        path = self._models / str(self._versions)
+        if self._versions == 1:
+            # Hosts of today load what the earlier release has optimized. No host is there yet.
+            self.leader.client.deploy(MODEL, path, optimize=True)
+        else:
+            self.leader.client.deploy(MODEL, path, traffic=10.0, wait=True, timeout=_READY_S)
 
     def check(self) -> None:
         """Change the share of the newest version, and wait until it has reached all machines."""
