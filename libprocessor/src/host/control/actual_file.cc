@@ -187,7 +187,8 @@ void ActualFile::Write(const Instances& instances) {
     dirty_ = false;
     written_warming_ = warming;
   }
-  const absl::Status status = directory_.WriteHostFile("actual.json", text, /*durable=*/true);
+  // After a loss of power no host runs, and the next one writes its own; the memory of live models changes each second.
+  const absl::Status status = directory_.WriteHostFile("actual.json", text, /*durable=*/false);
   if (!status.ok()) {
     // A failure is logged once, not at each attempt.
     if (write_error_ != status.message()) Log(Severity::kError, absl::StrCat(status.message(), "; tried again"));
