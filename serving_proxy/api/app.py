@@ -12,7 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from serving_proxy.access.login import Sessions, login_routes
 from serving_proxy.api.agents import agent_routes
 from serving_proxy.api.configuration import configuration_routes
-from serving_proxy.api.errors import RESPONSES, add_handlers
+from serving_proxy.api.errors import RESPONSES, add_handlers, schemas
 from serving_proxy.api.guard import guard_routes
 from serving_proxy.api.metrics import registry
 from serving_proxy.api.middleware import AGENTS_PATH, Guarding
@@ -91,8 +91,10 @@ def _openapi(app: FastAPI, token: str | None) -> dict[str, Any]:
         for path in schema["paths"].values():
             for operation in path.values():
                 operation.get("responses", {}).pop("422", None)
+        described = schema["components"]["schemas"] | schemas()
         for name in ("HTTPValidationError", "ValidationError"):
-            schema.get("components", {}).get("schemas", {}).pop(name, None)
+            described.pop(name, None)
+        schema["components"]["schemas"] = dict(sorted(described.items()))
         if token is not None:
             schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             schema["security"] = [{"token": []}]
