@@ -13,9 +13,9 @@ namespace {
 // A number in [0, 1) that depends on the arguments alone.
 double Draw(uint64_t prefix, int depth) { return FractionOf(Mix(prefix << 8 | depth)); }
 
-// The room of an index of `rows` rows: 1.2 to 1.4 times as many.
+// The room of an index of `rows` rows: 1.1 to 1.3 times as many.
 uint32_t Room(size_t rows, uint64_t prefix) {
-  return static_cast<uint32_t>(rows * (1.2 + 0.2 * Draw(prefix, static_cast<int>(rows)))) + 1;
+  return static_cast<uint32_t>(rows * (1.1 + 0.2 * Draw(prefix, static_cast<int>(rows)))) + 1;
 }
 
 }  // namespace
@@ -196,7 +196,7 @@ void Segment::SetZero(RowHeader* header, bool zero) {
 }
 
 void Segment::Grow() {
-  // Small indexes double; large ones grow by about 3/10. How much differs, since segments that grow at the same rate
+  // Small indexes double; large ones grow by about a fifth. How much differs, since segments that grow at the same rate
   // would else all be full in the same batch.
   const uint32_t rows = index_.size();
   BucketIndex larger(rows < 1024 ? 2 * rows + 8 : Room(rows, prefix_));
