@@ -19,7 +19,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         [sys.executable, "-m", "processor", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         env=os.environ | {"PYTHONPATH": root} | environment,
     )
 

@@ -422,7 +422,7 @@ def work():
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         env=os.environ | {"PYTHONPATH": str(Path(processor.__file__).parent.parent)},
     )
     assert run.returncode == 0, run.stderr

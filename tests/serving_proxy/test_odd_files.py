@@ -36,7 +36,7 @@ def folder(file: Path) -> None:
 def at_once() -> Iterator[None]:
     begun = time.monotonic()
     yield
-    assert time.monotonic() - begun < 120
+    assert time.monotonic() - begun < 400
 
 
 @pytest.fixture(params=[pipe, endless, folder])
@@ -109,7 +109,7 @@ def test_endless_nesting_is_refused(client: Client, name: str, tmp_path: Path, t
 def refused(proxy: ProxyProcess) -> str:
     """Start a proxy that must fail, and return the one line that it prints."""
     proxy.folder.mkdir(exist_ok=True)
-    assert proxy.spawn().wait(60) in {1, 2}
+    assert proxy.spawn().wait(120) in {1, 2}
     said = proxy.log_path.read_text(encoding="utf-8")
     assert "Traceback" not in said
     assert said.count("error: ") == 1

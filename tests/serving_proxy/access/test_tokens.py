@@ -25,7 +25,7 @@ from serving_proxy.errors import InvalidError, UnauthenticatedError
 def verb(proxy: ProxyProcess, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "serving_proxy", *words, "--server", proxy.url]
     return subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, timeout=300, check=False
     )
 
 

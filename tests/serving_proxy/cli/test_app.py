@@ -40,7 +40,7 @@ def popen(proxy: ProxyThread, *words: object) -> subprocess.Popen[str]:
 
 def run(proxy: ProxyThread, *words: object, code: int = 0) -> tuple[str, str]:
     process = popen(proxy, *words)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == code, out + err
     return out, err
 
@@ -165,7 +165,7 @@ def test_ctrl_c_cancels_the_deployment(proxy: ProxyThread, client: Client, model
     while f"{name}/3: load" not in process.stderr.readline():
         assert process.poll() is None
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert f"{name}/3: cancelled" in err
     assert client.jobs()[0]["state"] == "cancelled"
@@ -181,7 +181,7 @@ def test_events_and_status_are_followed(proxy: ProxyThread, client: Client, mode
     assert "hosts" in json.loads(status.stdout.readline())
     for process in (events, status):
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
         assert process.returncode == 130
 
 

@@ -122,7 +122,7 @@ def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
 def test_a_second_proxy_of_one_directory_is_refused(tmp_path: Path) -> None:
     with ProxyProcess(tmp_path) as proxy:
         second = ProxyProcess(tmp_path)
-        assert second.spawn().wait(60) == 1
+        assert second.spawn().wait(120) == 1
         said = f"{proxy.state_dir}: in use by process {proxy.process.pid}, expected no other proxy or agent"
         assert said in proxy.log_path.read_text(encoding="utf-8").replace("\n", " ")
         assert proxy.process.poll() is None

@@ -57,7 +57,7 @@ def test_leader_that_changes_nothing_notices_that_its_store_is_replaced(
         alien.replica.number = 40
         alien.lead(9)
     # It would go on until it is cancelled if the store were that of before.
-    asyncio.run(asyncio.wait_for(_watch(first, 600.0), 30))
+    asyncio.run(asyncio.wait_for(_watch(first, 600.0), 60))
     assert first.lost
 
 
@@ -69,7 +69,7 @@ def test_leader_without_its_store_stops_to_lead(store: SharedFolder, tmp_path: P
     else:
         # Root may write everywhere; in place of this folder there is nothing that can be written to.
         (store.folder / "checks").write_bytes(b"")
-    asyncio.run(asyncio.wait_for(_watch(first, 0.2), 30))
+    asyncio.run(asyncio.wait_for(_watch(first, 0.2), 60))
     assert first.lost
 
 
@@ -79,7 +79,7 @@ def test_leader_whose_store_never_answers_stops_to_lead(store: SharedFolder, tmp
         watch = watch_store(lambda: bool(answers.wait()) or None, first.replica.lose, 0.2)
 
         async def run() -> None:
-            await asyncio.wait_for(watch, 30)
+            await asyncio.wait_for(watch, 60)
             answers.set()
 
         asyncio.run(run())
