@@ -119,14 +119,16 @@ TEST(RequestThreads, SlowRequestsDoNotBlockOtherModels) {
   ASSERT_TRUE(gate.WaitFor(4));
   std::atomic<int> runs{0};
   Queue quick([&] { ++runs; });
-  const auto begin = std::chrono::steady_clock::now();
+  int soon = 0;
   for (int i = 1; i <= 200; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
     ASSERT_TRUE(threads.Call(&quick, &quick_share).ok());
     for (int turn = 0; turn < 50'000 && runs < i; ++turn) std::this_thread::sleep_for(std::chrono::microseconds(100));
     ASSERT_EQ(runs, i);
+    soon += std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(15) ? 1 : 0;
   }
-  // Each of them would wait for 20 ms, if the slow ones counted.
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+  // Each of them would wait for 20 ms, if the slow ones counted; on a busy machine some wait for a CPU.
+  EXPECT_GT(soon, 20);
   EXPECT_EQ(gate.inside(), 4);
   gate.Open();
   threads.Forget(&slow);
