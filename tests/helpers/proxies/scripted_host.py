@@ -2,8 +2,8 @@
 """Act as a host with its command line and files, but without models, to test supervision.
 
 It takes its lock, follows `desired.json` and reports every version as loading, warming up and ready. A path that
-contains a file `refuse` fails with the text of that file, and a path with a file `precision` computes with that
-precision. Files in the folder of its lock control it:
+contains a file `refuse` fails with the text of that file, until its entry was removed, as with a real host. A path with
+a file `precision` computes with that precision. Files in the folder of its lock control it:
 
 * `drain_s`: how long it drains on SIGTERM before it ends
 * `exit_code`: it ends at once with this code
@@ -42,6 +42,7 @@ class Host:
         self.generation = 0
         self.desired_error: str | None = None
         self.models: dict[str, dict[str, dict[str, Any]]] = {}
+        self.refused: set[str] = set()
         self.state = "starting"
         self.written = ""
         self.ending = False
@@ -105,7 +106,14 @@ class Host:
         states = ["loading", "warming", "ready"]
         at = 0 if before is None or before["path"] != path else min(2, states.index(before["state"]) + 1) if (
             before["state"] in states) else 0  # fmt: skip
-        refusal = text_of(Path(path, "refuse")) or (self.read("refuse") if at < 2 else "")
+        if before is None or before["path"] != path:
+            self.refused.discard(path)
+        elif path in self.refused:
+            return before
+        refusal = text_of(Path(path, "refuse"))
+        if refusal:
+            self.refused.add(path)
+        refusal = refusal or (self.read("refuse") if at < 2 else "")
         if refusal:
             return {"state": "failed", "path": path, "error": refusal}
         if at and Path(path, "slow").exists():
