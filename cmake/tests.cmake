@@ -124,6 +124,10 @@ add_unit_tests(processor_thread_tests ${PROCESSOR_THREAD_TEST_SOURCES})
 target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/kernels tests/libprocessor/live
                                                           tests/libprocessor/runtime tests/libprocessor/tables)
 target_link_libraries(processor_thread_tests PRIVATE processor_flags)
+# It runs under ThreadSanitizer only. Elsewhere it is compiled to see that its sources are complete.
+if(NOT PROCESSOR_SANITIZE)
+  target_compile_options(processor_thread_tests PRIVATE -O0)
+endif()
 # Without a precompiled header, the headers take more time than the code: all sources are compiled together.
 compile_in_batches(processor_thread_tests 100)
 
