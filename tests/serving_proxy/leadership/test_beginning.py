@@ -115,7 +115,7 @@ def test_a_proxy_whose_store_fails_while_it_begins_leads_once_the_store_answers(
 ) -> None:
     store = _Interrupted(tmp_path / "shared", at, is_before, _fail)
     proxy, lease = _with_state(tmp_path / "a", store), StoreLease(SharedFolder(tmp_path / "lease"))
-    leadership = Leadership(lease, "http://a", 6.0)
+    leadership = Leadership(lease, "http://a", 3.0)
     assert asyncio.run(asyncio.wait_for(stand_by(proxy.replica, leadership, asyncio.Event()), 60))
     assert store.has_acted
     proxy.repository.set_setting("y", 2)
