@@ -126,7 +126,7 @@ SANITIZED := $(CONFIGURE) -DPROCESSOR_TESTS=ON -DCMAKE_BUILD_TYPE=Sanitize -DCMA
              -DCMAKE_CXX_FLAGS_SANITIZE=-O1
 RUN_SANITIZED := $(BIN)/python tests/libprocessor/sanitizers/run_programs.py --seconds $(or $(STRESS_SECONDS),10)
 ASAN_PROGRAMS := processor_tests processor_kernel_tests processor_test_c_api processor_test_c_api_drop_in \
-                 processor_test_c_api_host processor_stress elastic_training_tests
+                 processor_test_c_api_host processor_stress processor_early_reads elastic_training_tests
 TSAN_PROGRAMS := processor_thread_tests elastic_training_tests
 
 ## lib-asan: build test programs with AddressSanitizer and UndefinedBehaviorSanitizer

@@ -48,6 +48,7 @@ compile_in_batches(processor_kernel_tests 16)
 
 # Only the C ABI, from 64 threads.
 add_test_program(processor_stress tests/libprocessor/stress/stress.cc)
+add_test_program(processor_early_reads tests/libprocessor/stress/early_reads.cc)
 
 # The programs that tests/libprocessor/test_c_api.py links with the library; here they contain its objects.
 foreach(name test_c_api test_c_api_drop_in test_c_api_host)

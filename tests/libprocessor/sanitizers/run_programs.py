@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[2]
+TABLE_ROWS = 3000
 OPTIONS = {
     # Messages of protobuf are filled by our code, which marks what is unused, and by TensorFlow's, which does not.
     "ASAN_OPTIONS": "detect_container_overflow=0:detect_leaks=1:strict_init_order=1",
@@ -28,14 +29,15 @@ OPTIONS = {
 
 def export_models(folder: Path) -> None:
     """Make the models that the programs need, in a process without sanitizer."""
-    if (folder / "host" / "7" / "saved_model.pb").exists():
+    if (folder / "rows" / "artifact" / "saved_model.pb").exists():
         return
     script = (
         f"import sys; sys.path.insert(0, {str(TESTS)!r})\n"
-        "from pathlib import Path; from helpers.models import host_model, model_builders\n"
+        "from pathlib import Path; from helpers.models import host_model, model_builders, row_models\n"
         f"folder = Path({str(folder)!r})\n"
         "model_builders.build_linear(folder / 'linear')\n"
         "host_model.export_host_model(folder / 'host' / '7')\n"
+        f"row_models.make_row_model(folder / 'rows', {TABLE_ROWS})\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
 
@@ -45,7 +47,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("build", type=Path)
     parser.add_argument("programs", nargs="+")
-    parser.add_argument("--seconds", default="10", help="of the stress program")
+    parser.add_argument("--seconds", default="10", help="of the programs that run so long")
     arguments = parser.parse_args()
     # What hosts desire has no relative paths.
     models = (arguments.build / "models").resolve()
@@ -63,6 +65,7 @@ def main() -> int:
         "processor_test_c_api_drop_in": [str(models / "host" / "7")],
         "processor_test_c_api_host": [str(models / "host" / "7"), str(state)],
         "processor_stress": [str(models / "linear"), arguments.seconds, "64"],
+        "processor_early_reads": [str(models / "rows" / "artifact"), str(TABLE_ROWS), arguments.seconds],
     }
     failed = []
     for name in arguments.programs:
