@@ -104,7 +104,9 @@ def test_machine_without_credentials_ends_no_deployment_that_others_can_serve(tm
         assert (version()[0], reason.partition("; ")[0]) == ("loading", "on good/host-0")
         assert "failed on bad/host-0: s3://models/one-machine/ranking/7" in reason
         assert "credentials" in reason
-        Path(good.desired()["models"]["ranking"]["versions"]["7"]["path"], "slow").unlink()
+        # The bad machine may have failed before the good one has its copy.
+        copied = wait_for(lambda: good.desired()["models"].get("ranking"))
+        Path(copied["versions"]["7"]["path"], "slow").unlink()
         with pytest.raises(PreconditionError, match=r"bad/host-0: .*credentials.*; ready on 1 of 2 hosts"):
             client.deploy("ranking", str(model), wait=True, timeout=60)
         assert [found["machine"] for found in client.endpoints("ranking")["endpoints"]] == ["good"]
