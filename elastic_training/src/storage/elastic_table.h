@@ -287,8 +287,7 @@ uint64_t ElasticTable::WithSegment(uint64_t hash, const Body& body) const {
   for (;;) {
     const SegmentDirectory::Array& array = directory_.array();
     Segment* const segment = array.at(array.entry(hash));
-    std::conditional_t<kShared, std::shared_lock<std::shared_mutex>, std::unique_lock<std::shared_mutex>> lock(
-        segment->mutex);
+    std::conditional_t<kShared, std::shared_lock<SegmentMutex>, std::unique_lock<SegmentMutex>> lock(segment->mutex);
     if (!segment->Covers(hash)) continue;  // it has split meanwhile
     body(segment);
     return segment->end();

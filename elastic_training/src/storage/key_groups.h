@@ -33,23 +33,23 @@ class KeyGroups {
     waiting_.clear();
     for (size_t i = 0; i < groups_.size(); ++i) {
       const Group& group = groups_[(start + i) % groups_.size()];
-      std::shared_mutex& mutex = group.segment->mutex;
+      SegmentMutex& mutex = group.segment->mutex;
       if (kShared ? !mutex.try_lock_shared() : !mutex.try_lock()) {
         waiting_.push_back(&group);
       } else if constexpr (kShared) {
-        const std::shared_lock<std::shared_mutex> lock(mutex, std::adopt_lock);
+        const std::shared_lock<SegmentMutex> lock(mutex, std::adopt_lock);
         body(group);
       } else {
-        const std::lock_guard<std::shared_mutex> lock(mutex, std::adopt_lock);
+        const std::lock_guard<SegmentMutex> lock(mutex, std::adopt_lock);
         body(group);
       }
     }
     for (const Group* group : waiting_) {
       if constexpr (kShared) {
-        const std::shared_lock<std::shared_mutex> lock(group->segment->mutex);
+        const std::shared_lock<SegmentMutex> lock(group->segment->mutex);
         body(*group);
       } else {
-        const std::lock_guard<std::shared_mutex> lock(group->segment->mutex);
+        const std::lock_guard<SegmentMutex> lock(group->segment->mutex);
         body(*group);
       }
     }

@@ -18,6 +18,7 @@
 #include "src/storage/initial_row.h"
 #include "src/storage/row_layout.h"
 #include "src/storage/row_slabs.h"
+#include "src/storage/segment_mutex.h"
 #include "src/storage/ssd_index.h"
 #include "src/storage/string_arena.h"
 
@@ -117,7 +118,7 @@ class Segment {
   Segment(RowStore* store, int depth, uint64_t prefix) : store_(*store), depth_(depth), prefix_(prefix) { DrawSplit(); }
 
   /// Guards all that follows: shared for functions that are const, exclusive for the others.
-  mutable std::shared_mutex mutex;
+  mutable SegmentMutex mutex;
 
   int depth() const { return depth_; }
   bool Covers(uint64_t hash) const { return hash >> (64 - depth_) == prefix_; }

@@ -19,6 +19,7 @@
 
 #include "../cut/cut_fixture.h"
 #include "src/eviction/tier_sweep.h"
+#include "table_fixture.h"
 
 namespace elastic_training {
 namespace {
