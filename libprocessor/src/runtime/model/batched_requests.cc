@@ -200,7 +200,8 @@ class BatchedRequests::StartedRequest : public Request, public std::enable_share
       Fail(why);
       return true;
     }
-    if (BatchEntry* const waiting = batcher_.Remove(id)) {
+    // Not `id`, which is written after a thread that watches deadlines has found the request.
+    if (BatchEntry* const waiting = batcher_.Remove(number())) {
       waiting->Fail(why);
       return true;
     }

@@ -117,7 +117,8 @@ class UnbatchedRequests::SlotTask : public Task, public RequestCall, public std:
       Fail(why);
       return true;
     }
-    if (const std::shared_ptr<Task> waiting = slot_->Remove(id)) {
+    // Not `id`, which is written after a thread that watches deadlines has found the request.
+    if (const std::shared_ptr<Task> waiting = slot_->Remove(number())) {
       waiting->Fail(why);
       return true;
     }
