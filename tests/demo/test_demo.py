@@ -111,6 +111,7 @@ sys.meta_path.insert(0, Interrupt())
 
 def test_demo_without_the_library_says_how_to_build_it(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "demo", tmp_path / "demo", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "graph_tools").symlink_to(ROOT / "graph_tools")
     command = [sys.executable, "-m", "demo"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 1
