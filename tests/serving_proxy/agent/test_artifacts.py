@@ -100,7 +100,7 @@ def test_machine_without_credentials_ends_no_deployment_that_others_can_serve(tm
             (found,) = client.versions("ranking")["versions"]
             return found["state"], found["reason"]
 
-        _, reason = wait_for(lambda: "bad" in version()[1] and version())
+        _, reason = wait_for(lambda: "failed on bad" in version()[1] and version())
         assert (version()[0], reason.partition("; ")[0]) == ("loading", "on good/host-0")
         assert "failed on bad/host-0: s3://models/one-machine/ranking/7" in reason
         assert "credentials" in reason
