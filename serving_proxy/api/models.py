@@ -76,7 +76,7 @@ def _add_deployments(router: APIRouter, plane: Plane) -> None:
         control = plane.control
         moving = plane.fleet is not None and plane.fleet.placements.is_moving(name)
         # With an engine such as Ray, a host ends with its agent.
-        away = plane.fleet.machines.away() if plane.fleet is not None and plane.replicas is None else {}
+        away = None if plane.fleet is None or plane.replicas is not None else plane.fleet.machines.away()
         drained = control.host_settings.drained
         found = endpoints(control.model(name), control.hosts, control.placement, moving, away, drained)
         return EndpointsView(model=name, generation=control.desired.generation, endpoints=found)

@@ -16,8 +16,8 @@ _ALL = {"0.0.0.0", "[::]", "::", "*", ""}
 class EndpointView(View):
     """A host that serves a model: its addresses, and the versions that are ready there.
 
-    `addresses` are by protocol, such as `grpc` and `rest`. `away_for` [s] is null if the machine's agent reports;
-    otherwise this is what it reported last.
+    `addresses` are by protocol, such as `grpc` and `rest`. `away_for` is null if the machine's agent reports; otherwise
+    it is the number of seconds since the agent's last report, and the other fields are from that report.
     """
 
     host: str
@@ -56,11 +56,10 @@ def endpoints(
     moving : bool
         New machines do not have the model yet, so that those that it leaves are needed.
     away : mapping of str to float [s], optional
-        For how long machines that are away have not reported.
+        For how long machines that are away have not reported; None: hosts do not serve without their agent.
     drained : collection of str
         As in `HostSettings`.
     """
-    silent = away or {}
     found: list[EndpointView] = []
     if model.baseline is None:
         return found
@@ -68,14 +67,15 @@ def endpoints(
     target = None if placement is None else placement.target(model, model.baseline)
     machines = wanted if moving else target
     for host in hosts:
-        away_for = silent.get(host.machine)
-        may_serve = host.alive or (host.away and away_for is not None)
+        away_for = None if away is None else away.get(host.machine)
+        # `away` is newer than `hosts`: an agent may have reported again since.
+        may_serve = host.alive or (host.away and away is not None)
         if not may_serve or host.state != "ready":
             continue
         if machines is not None and host.machine not in {*machines, ""}:
             continue
         # A drained host ends without its agent, too.
-        if away_for is not None and {host.name, f"{host.machine}/*"} & {*drained}:
+        if (away_for is not None or not host.alive) and {host.name, f"{host.machine}/*"} & {*drained}:
             continue
         if not host.endpoints:  # it has just loaded its models, and listens next
             continue

@@ -10,6 +10,7 @@ from serving_proxy.deploy.endpoints import endpoints
 from serving_proxy.records.hosts import HostSeen, VersionSeen
 
 MODEL = settled(deployed(None, 3))
+AWAY = {"m": 42.0}
 
 
 def host(**values: Any) -> HostSeen:
@@ -43,17 +44,28 @@ def test_hosts_that_are_not_ready_are_left_out(unready: dict[str, Any]) -> None:
         {"version": "loading"},
         {"drained": ["m/*"]},
         {"drained": ["m/h"]},
-        {"silent": {}},
+        {"silent": None},
     ],
 )
 def test_hosts_of_a_machine_that_is_away_are_listed_last_as_it_reported_them(lost: dict[str, Any]) -> None:
-    def names(drained: tuple[str, ...] = (), silent: dict[str, float] | None = None, **values: Any) -> list[Any]:
+    def names(
+        drained: tuple[str, ...] = (),
+        silent: dict[str, float] | None = AWAY,
+        **values: Any,
+    ) -> list[Any]:
         hosts = [host(**{"alive": False, "away": True} | values), host(name="n/h", machine="n")]
-        away = {"m": 42.0} if silent is None else silent
-        return [(found.host, found.away_for) for found in endpoints(MODEL, hosts, None, False, away, drained)]
+        found = endpoints(MODEL, hosts, None, False, silent, drained)
+        return [(endpoint.host, endpoint.away_for) for endpoint in found]
 
     assert names() == [("n/h", None), ("m/h", 42.0)]
     assert names(**lost) == [("n/h", None)]
+
+
+def test_host_is_listed_while_its_agent_comes_back() -> None:
+    # The agent has reported, but the control loop has not read its report yet.
+    (found,) = endpoints(MODEL, [host(alive=False, away=True)], None, False, {})
+    assert (found.host, found.away_for) == ("m/h", None)
+    assert endpoints(MODEL, [host(alive=False, away=True)], None, False, {}, ["m/*"]) == []
 
 
 @pytest.mark.parametrize(
