@@ -78,7 +78,8 @@ def _add_deployments(router: APIRouter, plane: Plane) -> None:
         # With an engine such as Ray, a host ends with its agent.
         away = None if plane.fleet is None or plane.replicas is not None else plane.fleet.machines.away()
         drained = control.host_settings.drained
-        found = endpoints(control.model(name), control.hosts, control.placement, moving, away, drained)
+        since = control.baseline_since(name)
+        found = endpoints(control.model(name), control.hosts, control.placement, moving, away, drained, since)
         return EndpointsView(model=name, generation=control.desired.generation, endpoints=found)
 
     @router.get("/models/{name}/explain")

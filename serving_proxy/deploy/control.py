@@ -166,6 +166,8 @@ class Control:
         self._wake = asyncio.Event()
         self._desired_errors: dict[str, str | None] = {}
         self._faults: dict[str, str] = {}
+        # By model and baseline: the generation of `desired.json` in which it became the baseline.
+        self._baselines: dict[tuple[str, int], int] = {}
 
     @property
     def fault(self) -> str | None:
@@ -203,6 +205,19 @@ class Control:
             known = ", ".join(sorted(self.models)) or "none"
             raise NotFoundError(f"model '{name[:150]}': not deployed, expected one of {known}")
         return found
+
+    def baseline_since(self, name: str) -> int | None:
+        """Return the generation in which a model got its present baseline; None: it is not published yet.
+
+        Hosts that have applied an earlier generation serve another baseline. If the baseline is from the time of an
+        earlier proxy, this is the first generation that this proxy has published.
+
+        Raises
+        ------
+        NotFoundError
+        """
+        baseline = self.model(name).baseline
+        return None if baseline is None else self._baselines.get((name, baseline))
 
     def taken(self, model: Model) -> tuple[BucketRange, ...]:
         """Return the buckets that other models of its layer have."""
@@ -362,6 +377,8 @@ class Control:
             # A proxy that has lost its state; without it, all machines would refuse what it wants.
             self.term = max(self.term, highest[0])
             self.desired.continue_after(highest[1])
+            # Nobody knows which baselines machines have since.
+            self._baselines.clear()
             self._dirty = True
         return True
 
@@ -381,6 +398,8 @@ class Control:
         if self.desired.write(plan.desired, known) or not self.has_published:
             log.info("desired.json written", extra={"generation": self.desired.generation})
             self.has_published = True
+            baselines = [(name, entry["baseline"]) for name, entry in plan.desired["models"].items()]
+            self._baselines = {key: self._baselines.get(key, self.desired.generation) for key in baselines}
             self.feed.changed()
 
     def _store_generation(self, generation: int | None) -> None:

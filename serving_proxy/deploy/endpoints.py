@@ -42,6 +42,7 @@ def endpoints(
     moving: bool,
     away: Mapping[str, float] | None = None,
     drained: Collection[str] = (),
+    since: int | None = 0,
 ) -> list[EndpointView]:
     """Return the hosts on which the baseline of a model is ready, so that they can serve any request for it.
 
@@ -59,6 +60,8 @@ def endpoints(
         For how long machines that are away have not reported; None: hosts do not serve without their agent.
     drained : collection of str
         As in `HostSettings`.
+    since : int or None
+        Generation in which the model got its baseline (`Control.baseline_since`); None: it is not published yet.
     """
     found: list[EndpointView] = []
     if model.baseline is None:
@@ -74,9 +77,13 @@ def endpoints(
             continue
         if machines is not None and host.machine not in {*machines, ""}:
             continue
-        # A drained host ends without its agent, too.
-        if (away_for is not None or not host.alive) and {host.name, f"{host.machine}/*"} & {*drained}:
-            continue
+        if away_for is not None or not host.alive:
+            # A drained host ends without its agent, too.
+            if {host.name, f"{host.machine}/*"} & {*drained}:
+                continue
+            # It has not heard of the baseline: although that is ready there, it answers with the one before.
+            if since is None or host.generation < since:
+                continue
         if not host.endpoints:  # it has just loaded its models, and listens next
             continue
         versions = host.models.get(model.name, {})

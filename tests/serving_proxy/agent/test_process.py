@@ -58,7 +58,15 @@ def test_machine_that_was_away_comes_back_to_the_newest_state(
     proxy, (first, second) = fleet
     with proxy.client() as client:
         client.deploy(name, model(1), wait=True, timeout=120)
-        wait_for(lambda: second.versions(name) == [1])
+        client.deploy(name, model(2), wait=True, timeout=120)
+        client.promote(name, 2)
+        wait_for(lambda: second.desired()["models"][name]["baseline"] == 2)
+
+        def is_applied() -> bool:
+            seen = client.status()
+            return {host["generation"] for host in seen["hosts"]} == {seen["generation"]}
+
+        wait_for(is_applied)
         second.stop()
         wait_for(lambda: [m["state"] for m in client.status()["machines"]] == ["current", "away"])
         # Its host serves without it, and clients must not lose it.
@@ -66,13 +74,18 @@ def test_machine_that_was_away_comes_back_to_the_newest_state(
         assert (here["machine"], here["away_for"], away["machine"]) == ("m1", None, "m2")
         assert away["away_for"] > SILENT_S / 2
         wait_for(lambda: any("m2: away" in event["message"] for event in client.events()))
-        client.deploy(name, model(2), wait=True, timeout=120)
-        client.promote(name, 2)
-        wait_for(lambda: first.desired()["models"][name]["baseline"] == 2)
-        assert second.desired()["models"][name]["baseline"] == 1
+        # The old baseline is ready there, too, but the host has not heard of the rollback.
+        client.rollback(name)
+        wait_for(lambda: first.desired()["models"][name]["baseline"] == 1)
+        assert second.desired()["models"][name]["baseline"] == 2
         assert [found["machine"] for found in client.endpoints(name)["endpoints"]] == ["m1"]
+        client.deploy(name, model(3), wait=True, timeout=120)
+        client.promote(name, 3)
+        wait_for(lambda: first.desired()["models"][name]["baseline"] == 3)
+        assert second.desired()["models"][name]["baseline"] == 2
         second.start()
-        wait_for(lambda: second.desired()["models"][name]["baseline"] == 2)
+        wait_for(lambda: second.desired()["models"][name]["baseline"] == 3)
+        wait_for(lambda: [found["machine"] for found in client.endpoints(name)["endpoints"]] == ["m1", "m2"])
 
 
 def test_version_that_one_machine_cannot_load_fails(

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.proxies.lifecycle_records import deployed, host, settled
 from serving_proxy.deploy import control as module
-from serving_proxy.deploy.changes import start_ramp
+from serving_proxy.deploy.changes import promote, roll_back, start_ramp
 from serving_proxy.deploy.control import Control, ControlOptions
 from serving_proxy.store import Database, Repository
 
@@ -33,5 +33,48 @@ def test_a_ramp_does_not_advance_while_its_version_is_not_ready(
             assert weights.get(4, 0) <= max(0, second - 39) * 10
         assert 150 <= weights[4] <= 200
         assert weights[5] >= 580
+
+    asyncio.run(run())
+
+
+def test_generation_of_a_baseline_is_that_in_which_it_was_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin(*drained: str) -> Control:
+        control = Control(ControlOptions(tmp_path), Repository(Database(tmp_path / "db")))
+        monkeypatch.setattr(control.actual, "read", lambda: (host({3: "ready", 4: "ready"}),))
+        control.drain(drained)
+        return control
+
+    def publish(control: Control, baseline: int) -> int:
+        """Let the control plane publish a baseline, and return the generation."""
+        for _ in range(10):
+            control.step()
+            if control.desired.body["models"]["ranking"]["baseline"] == baseline:
+                return control.desired.generation
+        raise AssertionError(f"{baseline} is not published")
+
+    async def run() -> None:
+        control = begin()
+        control.store([settled(deployed(deployed(None, 3), 4))])
+        assert control.baseline_since("ranking") is None
+        first = publish(control, 3)
+        assert control.baseline_since("ranking") == first
+        control.commit(promote(control.model("ranking"), 4))
+        promoted = publish(control, 4)
+        assert control.baseline_since("ranking") == promoted > first
+        # Another change of what hosts serve, but not of the baseline.
+        control.drain(["m/*"])
+        control.step()
+        assert control.baseline_since("ranking") == promoted < control.desired.generation
+        control.commit(roll_back(control.model("ranking")))
+        assert publish(control, 3) == control.baseline_since("ranking") == control.desired.generation
+        for _ in range(3):
+            control.step()
+        # Another proxy does not know when it was, and takes the newest generation.
+        last = control.desired.generation
+        control = begin("m/*")
+        control.step()
+        assert control.baseline_since("ranking") == control.desired.generation == last
 
     asyncio.run(run())

@@ -45,16 +45,19 @@ def test_hosts_that_are_not_ready_are_left_out(unready: dict[str, Any]) -> None:
         {"drained": ["m/*"]},
         {"drained": ["m/h"]},
         {"silent": None},
+        {"generation": 6},
+        {"since": None},
     ],
 )
 def test_hosts_of_a_machine_that_is_away_are_listed_last_as_it_reported_them(lost: dict[str, Any]) -> None:
     def names(
         drained: tuple[str, ...] = (),
         silent: dict[str, float] | None = AWAY,
+        since: int | None = 7,
         **values: Any,
     ) -> list[Any]:
-        hosts = [host(**{"alive": False, "away": True} | values), host(name="n/h", machine="n")]
-        found = endpoints(MODEL, hosts, None, False, silent, drained)
+        hosts = [host(**{"alive": False, "away": True, "generation": 7} | values), host(name="n/h", machine="n")]
+        found = endpoints(MODEL, hosts, None, False, silent, drained, since)
         return [(endpoint.host, endpoint.away_for) for endpoint in found]
 
     assert names() == [("n/h", None), ("m/h", 42.0)]
