@@ -24,6 +24,7 @@ _KINDS = {
     "set": "a list",
     "none_required": "null",
 }
+_TYPES = {str: "a text", list: "a list", dict: "an object", int: "a number", float: "a number", type(None): "null"}
 _BOUNDS = {
     "greater_than": ("gt", "above"),
     "greater_than_equal": ("ge", "of at least"),
@@ -47,9 +48,9 @@ def field_fault(fault: Mapping[str, Any], skipped: int = 0) -> str:
     str
         `NAME: FOUND found, expected WHAT`, without the name if it is about the whole value.
     """
-    place = () if fault["type"] == "json_invalid" else tuple(fault.get("loc", ()))[skipped:]
-    name = ".".join(str(part) for part in place)
-    return f"{name}: {_said(fault, name)}".removeprefix(": ")
+    place = () if fault["type"] == "json_invalid" else tuple(fault.get("loc", ()))
+    name = ".".join(str(part) for part in place[skipped:])
+    return f"{name}: {_said(fault, bool(place) and place[-1] in _SECRET)}".removeprefix(": ")
 
 
 def first_fault(error: Any) -> str:
@@ -80,7 +81,7 @@ def expected(fault: Mapping[str, Any]) -> str:
     return "an integer" if whole or kind == "int_parsing_size" else _KINDS.get(stem, "")
 
 
-def _said(fault: Mapping[str, Any], name: str) -> str:
+def _said(fault: Mapping[str, Any], is_secret: bool) -> str:
     kind, context = str(fault["type"]), fault.get("ctx", {})
     if kind == "missing":
         return "nothing found, expected a value"
@@ -91,10 +92,12 @@ def _said(fault: Mapping[str, Any], name: str) -> str:
     if kind in {"value_error", "assertion_error"}:
         # Written by this package.
         return str(context["error"])
-    found = "a value" if name.rpartition(".")[2] in _SECRET else _shown(fault.get("input"))
+    what = expected(fault)
+    # What is found instead of an object may contain a secret.
+    hidden = is_secret or what == _KINDS["dict"]
+    found = _TYPES.get(type(fault.get("input")), "a value") if hidden else _shown(fault.get("input"))
     if kind in {"too_short", "too_long"}:
         found = f"{context['actual_length']} items"
-    what = expected(fault)
     return f"{found} found, expected {what}" if what else f"{found} found, {fault['msg']}"
 
 

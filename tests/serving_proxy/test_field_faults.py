@@ -55,8 +55,8 @@ class Sample(BaseModel):
         ('{"count": "many"}', "count: 'many' found, expected an integer"),
         ('{"count": null}', "count: null found, expected an integer"),
         ("{}", "count: nothing found, expected a value"),
-        ("[]", "[] found, expected an object"),
-        ('{"count": 1, "token": 5}', "token: a value found, expected a text"),
+        ("[]", "a list found, expected an object"),
+        ('{"count": 1, "token": 5}', "token: a number found, expected a text"),
         ('{"count": ', "no JSON found (EOF while parsing a value at line 1 column 10), expected JSON"),
     ],
 )
@@ -73,10 +73,11 @@ def test_messages_name_the_field(given: str, expected: str) -> None:
         ("GET", "events?after=-1", "", "after: '-1' found, expected a number of at least 0"),
         ("GET", "jobs/last", "", "number: 'last' found, expected an integer"),
         ("POST", "models/a/deploy", "{", "body: no JSON found (Expecting property name "),
-        ("POST", "models/a/deploy", "[]", "body: [] found, expected an object"),
+        ("POST", "models/a/deploy", "[]", "body: a list found, expected an object"),
         ("POST", "models/a/deploy", '{"path": 5}', "path: 5 found, expected a text"),
         ("POST", "models/a/promote", "{}", "version: nothing found, expected a value"),
-        ("POST", "login", '{"token": 5}', "token: a value found, expected a text"),
+        ("POST", "login", '{"token": 5}', "token: a number found, expected a text"),
+        ("POST", "login", '"TOKEN"', "body: a text found, expected an object"),
     ],
 )
 def test_requests_are_refused_in_these_words(
