@@ -20,7 +20,7 @@ class StandbyApp:
     leader : callable
         Returns its URL, or None if none is known.
     is_cut_off : callable
-        Returns whether this proxy could not read the lease or the store when it tried last. The cause is in its log:
+        Returns whether this proxy could neither follow nor lead when it tried last. The cause is in its log:
         it may name addresses, and who asks has not shown a token.
     """
 
@@ -36,7 +36,7 @@ class StandbyApp:
             response = JSONResponse({"status": "standby", "leader": leader})
         else:
             if self._is_cut_off():
-                said = "and cannot read the lease or the shared store; its log says why"
+                said = "and can neither follow nor lead; its log says why"
             else:
                 said = "none leads at the moment" if leader is None else f"{leader} leads"
             response = answer("UNAVAILABLE", f"this proxy is on standby, {said}")

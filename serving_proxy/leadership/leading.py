@@ -14,7 +14,7 @@ from serving_proxy.leadership.lease import Held, Lease, renewed
 
 log = logging.getLogger("serving_proxy.leadership")
 
-# The holder stops to lead before others may take the lease.
+# The holder stops leading before others may take the lease.
 _HELD_SHARE = 0.8
 _RENEWALS = 6
 # After a request that gets no answer there must be time for another one.

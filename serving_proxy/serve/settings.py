@@ -125,7 +125,7 @@ class ServeSettings(ServeOptions, BaseSettings):
                 raise InvalidError(f"--shared-store {self.shared_store}: expected --engine agents or ray with it")
             return
         if self.shared_store is not None and self.discard_state:
-            raise InvalidError("--discard-state: with --shared-store, expected --new-store with an empty one instead")
+            raise InvalidError("--discard-state: with --shared-store, expected --new-store with an empty store instead")
         if self.shared_store is not None and self.model_store is None and self._shared_files() is None:
             raise InvalidError(
                 f"--shared-store {self.shared_store}: a bucket, expected --model-store for the models that proxies make"

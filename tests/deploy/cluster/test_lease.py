@@ -223,7 +223,7 @@ def test_a_wrong_token_is_named_and_a_right_one_is_used_at_once(pair: Pair) -> N
     # The other one cannot take the lease either.
     lasts_s = pair.spec()["leaseDurationSeconds"]
     time.sleep(2 * lasts_s)
-    assert "cannot read the lease or the shared store; its log says why" in standby.ask("/v1/status").text
+    assert "can neither follow nor lead; its log says why" in standby.ask("/v1/status").text
     token.write_text(right)
     assert pair.wait_for_leader() is standby
 

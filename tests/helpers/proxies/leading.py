@@ -27,7 +27,7 @@ class Proxy:
         return self.repository
 
     def lose(self) -> None:
-        """Note that this proxy has stopped to lead."""
+        """Note that this proxy has stopped leading."""
         self.lost = True
 
     @property

@@ -172,7 +172,7 @@ def test_a_proxy_that_is_started_before_its_folder_is_mounted_waits_for_it(tmp_p
     options = ("--engine", "agents", "--shared-store", str(tmp_path / "shared"), "--lease-timeout", "6")
     # It has no state, like a machine that replaces another one.
     with ProxyThread(tmp_path / "b", *options) as second, second.client() as client:
-        wait_for(lambda: "cannot read the lease or the shared store" in _answer(second, "v1/status"))
+        wait_for(lambda: "can neither follow nor lead" in _answer(second, "v1/status"))
         assert _health(second) == "standby"
         assert list((tmp_path / "shared").iterdir()) == []
         (tmp_path / "shared").rename(tmp_path / "mount point")

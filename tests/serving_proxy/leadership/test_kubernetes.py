@@ -216,7 +216,7 @@ def test_a_standby_that_cannot_read_the_lease_says_so(api: ApiServer, pod: None,
         def said() -> str:
             return httpx.get(f"{proxy.url}/v1/status", trust_env=False, timeout=60).text
 
-        wait_for(lambda: "cannot read the lease or the shared store; its log says why" in said())
+        wait_for(lambda: "can neither follow nor lead; its log says why" in said())
         assert _health(proxy) == "standby"
         api.set_token("a-second-token")
         wait_for(lambda: _health(proxy) == "ok")
