@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from serving_proxy.deploy.deployment import check_name
-from serving_proxy.errors import InvalidError, ProxyError
+from serving_proxy.errors import InvalidError
 from serving_proxy.field_faults import first_fault
 from serving_proxy.records.agents import check_machine
 from serving_proxy.records.hosts import HostSeen
@@ -29,13 +29,11 @@ def stored_placement(repository: Repository) -> Placement | None:
     Raises
     ------
     ProxyError
-        The record is damaged.
+        The record is damaged, or a later release wrote it.
     """
     found = repository.setting(SETTING)
-    try:
+    with repository.reporting_damage("placement"):
         return None if found is None else Placement.model_validate(found)
-    except ValidationError as error:
-        raise ProxyError(f"placement: {first_fault(error)}") from error
 
 
 def by_machine(hosts: Iterable[HostSeen]) -> dict[str, list[HostSeen]]:

@@ -88,10 +88,10 @@ class Replica:
             else:
                 return
 
-    def check_readable(self) -> None:
-        """Raise PreconditionError if a later release has written records that this one does not know."""
+    def check_readable(self, check: Callable[[Repository], object]) -> None:
+        """Call `check` with the records, unless it has returned for them before."""
         if self._readable_at != self.number:
-            Repository(self.database).models()
+            check(Repository(self.database))
             self._readable_at = self.number
 
     def lead(self, term: int, holds: Callable[[], bool], lose: Callable[[], None]) -> None:

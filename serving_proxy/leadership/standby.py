@@ -12,6 +12,7 @@ from typing import TypeVar
 from serving_proxy.errors import ProxyError
 from serving_proxy.leadership.leading import Leadership
 from serving_proxy.leadership.replica import Replica
+from serving_proxy.store import Repository
 
 log = logging.getLogger("serving_proxy.leadership")
 
@@ -27,13 +28,27 @@ async def reopen(make: Callable[[], Replica], leadership: Leadership, ended: asy
     return await _retried(open_once, leadership, ended)
 
 
-async def stand_by(replica: Replica, leadership: Leadership, ended: asyncio.Event) -> bool:
-    """Follow the log until this proxy leads, and return whether it does; false if the event was set before."""
+async def stand_by(
+    replica: Replica,
+    leadership: Leadership,
+    ended: asyncio.Event,
+    check: Callable[[Repository], object] = Repository.models,
+) -> bool:
+    """Follow the log until this proxy leads, and return whether it does; false if the event was set before.
+
+    Parameters
+    ----------
+    replica : Replica
+    leadership : Leadership
+    ended : asyncio.Event
+    check : callable
+        Raises `ProxyError` if this proxy cannot read a record, so that it must not lead.
+    """
 
     async def lead_once() -> bool | None:
         # Before the lease is taken: a proxy that cannot lead must not keep it from one that can.
         await asyncio.to_thread(replica.catch_up)
-        await asyncio.to_thread(replica.check_readable)
+        await asyncio.to_thread(replica.check_readable, check)
         if not await leadership.look(replica.known_term):
             return None
         await asyncio.to_thread(replica.catch_up)

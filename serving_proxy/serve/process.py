@@ -25,6 +25,7 @@ from serving_proxy.api.standby import StandbyApp, SwitchedApp
 from serving_proxy.control.plane import Leading, Plane
 from serving_proxy.deploy.host_rules import load_rules
 from serving_proxy.deploy.options import ModelSettings
+from serving_proxy.deploy.placing import stored_placement
 from serving_proxy.errors import InvalidError, UnavailableError
 from serving_proxy.hosts.command import host_program
 from serving_proxy.leadership.leading import Leadership
@@ -181,7 +182,7 @@ class _Proxy:
                 if replica is None:
                     break
                 try:
-                    if await stand_by(replica, leadership, self.ended):
+                    if await stand_by(replica, leadership, self.ended, _check_records):
                         plane, switched.app = begin(Repository(replica.database), leadership)
                         await self._lead_while_held(plane, serving, leadership, replica)
                 finally:
@@ -329,3 +330,9 @@ def _listen(listener: socket.socket, settings: ServeSettings) -> None:
     except OSError as error:
         place = f"{settings.admin_address}:{settings.admin_port}"
         raise UnavailableError(f"--admin-port {place}: {error.strerror}, expected a free port") from error
+
+
+def _check_records(repository: Repository) -> None:
+    """Raise `ProxyError` if there is a record that this proxy cannot read: it could not lead."""
+    repository.models()
+    stored_placement(repository)

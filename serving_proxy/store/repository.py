@@ -87,12 +87,12 @@ class Repository:
             for name, number, record in connection.execute(
                 "SELECT model, number, record FROM versions ORDER BY model, number"
             ):
-                with self._reporting_damage(f"version {name}/{number}"):
+                with self.reporting_damage(f"version {name}/{number}"):
                     versions.setdefault(name, {})[number] = Version.model_validate_json(record)
             rows = connection.execute("SELECT name, record FROM models ORDER BY name").fetchall()
         found = {}
         for name, text in rows:
-            with self._reporting_damage(f"model {name}"):
+            with self.reporting_damage(f"model {name}"):
                 found[name] = Model.model_validate_json(text).change(versions=versions.get(name, {}))
         return found
 
@@ -130,7 +130,7 @@ class Repository:
                 f"ORDER BY id {order} LIMIT ?",
                 values,
             ).fetchall()
-        with self._reporting_damage("events"):
+        with self.reporting_damage("events"):
             found = [
                 Event(number, at, kind, of, version, message, json.loads(data))
                 for number, at, kind, of, version, message, data in rows
@@ -196,14 +196,14 @@ class Repository:
             rows = self._database.connection.execute(
                 "SELECT name, pid, started_ticks, command, restarts FROM hosts"
             ).fetchall()
-        with self._reporting_damage("hosts"):
+        with self.reporting_damage("hosts"):
             return {row[0]: HostRow(row[0], row[1], row[2], json.loads(row[3]), row[4]) for row in rows}
 
     def setting(self, name: str) -> Any:
         """Read the value of a setting; None if there is none."""
         with self._database.faults():
             row = self._database.connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
-        with self._reporting_damage(f"setting {name}"):
+        with self.reporting_damage(f"setting {name}"):
             return None if row is None else json.loads(row[0])
 
     def set_setting(self, name: str, value: Any) -> None:
@@ -212,15 +212,17 @@ class Repository:
             _save_setting(connection, name, value)
 
     @contextmanager
-    def _reporting_damage(self, what: str) -> Iterator[None]:
+    def reporting_damage(self, what: str) -> Iterator[None]:
         """Raise a one-line error if a row is not in this proxy's format: it is damaged, or of a later release."""
         try:
             yield
         except (ValueError, TypeError, RecursionError) as error:
             said = first_fault(error) if isinstance(error, ValidationError) else str(error)
-            fault: Any = error.errors()[0] if isinstance(error, ValidationError) else {"type": ""}
-            if fault["type"] == "extra_forbidden":
-                place = ".".join(map(str, fault["loc"]))
+            faults = error.errors() if isinstance(error, ValidationError) else []
+            # A later release may also have given a known member a new value.
+            unknown = [fault["loc"] for fault in faults if fault["type"] == "extra_forbidden"]
+            if unknown:
+                place = ".".join(map(str, unknown[0]))
                 raise PreconditionError(
                     f"{self._database.path}: {what} has '{place}', which a later release wrote, expected a record of "
                     "this release or an earlier one"

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pytest
 from helpers.proxies.leading import Proxy
 from helpers.proxies.lifecycle_records import deployed, settled
 from helpers.system.s3 import s3_environment
+from serving_proxy.deploy.placing import stored_placement
 from serving_proxy.errors import PreconditionError, ProxyError, UnavailableError
 from serving_proxy.leadership.journal import LOG, SNAPSHOTS, compact, log_name, write_snapshot
 from serving_proxy.leadership.leading import Leadership
@@ -19,7 +20,7 @@ from serving_proxy.leadership.replica import Replica
 from serving_proxy.leadership.shared_store import SharedFolder, SharedStore, open_shared_store
 from serving_proxy.leadership.standby import stand_by
 from serving_proxy.records.models import Note
-from serving_proxy.store import newest_schema
+from serving_proxy.store import Repository, newest_schema
 from serving_proxy.store.database import migrations
 
 
@@ -153,9 +154,11 @@ def test_leader_whose_store_is_replaced_by_an_empty_one_confirms_nothing(store: 
     assert list(store.folder.iterdir()) == []
 
 
-async def _stand_by_until_cut_off(replica: Replica, leadership: Leadership) -> None:
+async def _stand_by_until_cut_off(
+    replica: Replica, leadership: Leadership, check: Callable[[Repository], object] = Repository.models
+) -> None:
     ended = asyncio.Event()
-    standing_by = asyncio.create_task(stand_by(replica, leadership, ended))
+    standing_by = asyncio.create_task(stand_by(replica, leadership, ended, check))
     async with asyncio.timeout(60):
         while not leadership.is_cut_off:
             await asyncio.sleep(0.01)
@@ -231,6 +234,17 @@ def test_standby_that_cannot_read_a_record_leaves_the_lease_to_others(store: Sha
     lease = StoreLease(store)
     asyncio.run(_stand_by_until_cut_off(second.replica, Leadership(lease, "http://b", 600.0)))
     assert lease.read() is None
+
+
+def test_standby_that_cannot_read_the_placement_leaves_the_lease_to_others(store: SharedFolder, tmp_path: Path) -> None:
+    first, second = Proxy(store, tmp_path / "a"), Proxy(store, tmp_path / "b")
+    # A later release may also have given a known member a value that this one does not know.
+    first.lead(1).set_setting("placement", {"models": {}, "handover_s": "soon", "wings": 2})
+    lease = StoreLease(store)
+    asyncio.run(_stand_by_until_cut_off(second.replica, Leadership(lease, "http://b", 600.0), stored_placement))
+    assert lease.read() is None
+    with pytest.raises(PreconditionError, match="placement has 'wings', which a later release wrote"):
+        stored_placement(second.repository)
 
 
 def test_transaction_that_cannot_be_written_is_rolled_back(
