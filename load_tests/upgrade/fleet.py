@@ -13,7 +13,7 @@ from load_tests.fleet.machine import FleetMachine
 from load_tests.fleet.setup import FleetProxy, make_certificates, wait_until
 from load_tests.upgrade.clients import MODEL, Clients, Step
 
-__all__ = ["upgrade_fleet"]
+__all__ = ["begin_options", "upgrade_fleet"]
 
 _READY_S = 120.0
 
@@ -32,7 +32,8 @@ def upgrade_fleet(folder: Path, models: Path, earlier: Release, seconds: float) 
         How long clients go on after each step.
     """
     make_certificates(folder)
-    stores = ("--shared-store", f"file://{folder}/shared", "--model-store", f"file://{folder}/store")
+    stores = ("--shared-store", f"file://{folder}/shared", *begin_options(earlier))
+    stores += ("--model-store", f"file://{folder}/store")
     proxies = [FleetProxy(folder, name, stores, release=earlier) for name in ("proxy-a", "proxy-b")]
     with ExitStack() as stack:
         for proxy in proxies:
@@ -51,6 +52,12 @@ def upgrade_fleet(folder: Path, models: Path, earlier: Release, seconds: float) 
         for release in (TODAY, earlier):
             _replace_all(fleet, release, clients)
         return clients.steps
+
+
+def begin_options(release: Release) -> tuple[str, ...]:
+    """Return the options with which proxies of a release begin a store in an empty folder; older ones need none."""
+    options = release.root / "serving_proxy" / "serve" / "options.py"
+    return ("--new-store",) if "new_store:" in options.read_text(encoding="utf-8") else ()
 
 
 class _Fleet:
