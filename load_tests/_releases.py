@@ -11,7 +11,7 @@ from pathlib import Path
 
 from load_tests._programs import ROOT, ProgramError, find_go_program
 
-__all__ = ["TODAY", "Release", "build_release"]
+__all__ = ["TODAY", "Release", "build_release", "check_out"]
 
 _FOLDER = ROOT / "build" / "releases"
 _TARGETS = ("processor", "processor_rules", "binding")
@@ -76,7 +76,7 @@ def build_release(commit: str) -> Release:
     root = _FOLDER / name
     site, is_built = root / "build" / "site", root / "build" / "is-built"
     if not is_built.exists():
-        _check_out(root, name)
+        check_out(root, name)
         _compile(root)
         site.mkdir(exist_ok=True)
         (site / "sitecustomize.py").write_text(_SITE.format(root=str(root)), encoding="utf-8")
@@ -88,11 +88,21 @@ def build_release(commit: str) -> Release:
     return release
 
 
-def _check_out(root: Path, name: str) -> None:
+def check_out(root: Path, name: str) -> None:
+    """Check out a commit that uses the Python environment of this checkout, as far as no earlier run has done it.
+
+    Raises
+    ------
+    ProgramError
+        There is no such commit.
+    """
     if not root.exists():
         _run("git", "worktree", "prune", folder=ROOT)
         _run("git", "worktree", "add", "--detach", root, name, folder=ROOT)
-        (root / ".venv").symlink_to(Path(sys.prefix))
+    environment = root / ".venv"
+    # An earlier run may have ended before it made the link.
+    if not environment.is_symlink():
+        environment.symlink_to(Path(sys.prefix))
 
 
 def _compile(root: Path) -> None:
