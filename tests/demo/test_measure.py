@@ -16,11 +16,11 @@ def test_closed_loop_measures_a_known_latency() -> None:
     began = time.monotonic()
     timing = closed_loop(lambda number: (sent.append(number), time.sleep(0.01)), requests=5, threads=2, seconds=0.4)
     took = time.monotonic() - began
-    assert set(sent) == set(range(5))
+    # Each client begins at a place of its own; a busy machine may leave no time for more.
+    assert {0, 2} <= set(sent) <= set(range(5))
     assert 10_000 <= timing.p50_us <= timing.p99_us
-    # Two clients of at least 10 ms each, for 0.4 s and the last request.
+    # The time begins before the first request and ends after the last one, each of which takes at least 10 ms.
     assert 0 < timing.requests_per_s <= 200
-    # On a busy machine the last request, or the start of a thread, may take longer.
     assert len(sent) / took <= timing.requests_per_s <= len(sent) / 0.4
 
 
