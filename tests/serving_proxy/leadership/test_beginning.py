@@ -111,11 +111,13 @@ def test_a_proxy_that_was_killed_while_it_began_leads_when_it_is_started_again(t
 @pytest.mark.parametrize("is_before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("at", _WRITES)
 def test_a_proxy_whose_store_fails_while_it_begins_leads_once_the_store_answers(
-    tmp_path: Path, at: int, is_before: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, is_before: bool
 ) -> None:
+    # The pause after a fault; the lease itself, which nobody renews here, must last until the end of the test.
+    monkeypatch.setattr(Leadership, "period_s", 0.02)
     store = _Interrupted(tmp_path / "shared", at, is_before, _fail)
     proxy, lease = _with_state(tmp_path / "a", store), StoreLease(SharedFolder(tmp_path / "lease"))
-    leadership = Leadership(lease, "http://a", 3.0)
+    leadership = Leadership(lease, "http://a", 600.0)
     assert asyncio.run(asyncio.wait_for(stand_by(proxy.replica, leadership, asyncio.Event()), 60))
     assert store.has_acted
     proxy.repository.set_setting("y", 2)
