@@ -129,16 +129,23 @@ class SharedFolder:
         """Return whether the store has a folder; raise OSError or OtherStoreError if the store is gone."""
         # Asked before the look: another thread may make the folder right after it.
         was_there = name in self._seen
+        # Twice: the store may have come back after the first look had missed it.
+        if not self._is_there(name) and not (was_there and self._is_there(name)):
+            if was_there:
+                raise OtherStoreError(
+                    f"{self.folder}: '{name}' is no longer there, expected the earlier store; is it mounted?"
+                )
+            return False
+        self._seen.add(name)
+        return True
+
+    def _is_there(self, name: str) -> bool:
+        """Look for a folder once; raise OSError if the folder of the store is gone."""
         try:
             (self.folder / name).stat()
         except FileNotFoundError:
             self.folder.stat()
-            if was_there:
-                raise OtherStoreError(
-                    f"{self.folder}: '{name}' is no longer there, expected the earlier store; is it mounted?"
-                ) from None
             return False
-        self._seen.add(name)
         return True
 
     @contextlib.contextmanager

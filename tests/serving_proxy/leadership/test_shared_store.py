@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -76,6 +77,29 @@ def test_empty_folder_in_place_of_the_store_is_refused_until_the_store_is_back(t
     away.rename(shared)
     assert store.get("log/1") == b"first"
     assert store.create("log/2", b"")
+
+
+@pytest.mark.parametrize("before", ["no folder", "an empty folder"])
+def test_store_that_comes_back_during_a_look_is_the_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    shared, away = tmp_path / "shared", tmp_path / "away"
+    store = SharedFolder(shared)
+    store.create("log/1", b"first")
+    shared.rename(away)
+    if before == "an empty folder":
+        shared.mkdir()
+    stat = Path.stat
+
+    def stat_and_mount(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        try:
+            return stat(path, follow_symlinks=follow_symlinks)
+        except FileNotFoundError:
+            away.rename(shared)
+            raise
+
+    monkeypatch.setattr(Path, "stat", stat_and_mount)
+    assert store.get("log/1") == b"first"
 
 
 @pytest.mark.parametrize("url", ["ftp://x/y", "file://elsewhere/x", "", "hdfs://x/y", "s3:///y"])
