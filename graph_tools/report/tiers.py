@@ -149,7 +149,11 @@ def caches_of(memory: int, runs: Sequence[RowsOfWidth]) -> list[tuple[int, int]]
 
 
 def _cached(reads: _Reads, places: Sequence[int], runs: Sequence[RowsOfWidth]) -> float:
-    """Return how many reads the caches answer if they have the rows of each width that are read most often."""
+    """Return how many reads the caches answer if they have the rows of each width that are read most often.
+
+    Reads have the row numbers of the variable, which are taken for those of the file; docs/graph_tools.md names the
+    tables for which they differ.
+    """
     ends = np.cumsum([run.rows for run in runs])[:-1]
     of_run = np.searchsorted(ends, reads.rows, side="right")
     counts = [np.sort(reads.counts[of_run == number])[::-1] for number in range(len(runs))]
