@@ -237,7 +237,13 @@ class DeployPipeline:
         return target.resolve(strict=True)
 
     async def _wait_until_loaded(self, job: Job, name: str, number: int, deployed_at: float) -> None:
-        """Wait until every host has the version and follows its timeline, or one reports why not."""
+        """Wait until every host has the version and follows its timeline.
+
+        Raises
+        ------
+        PreconditionError
+            A host cannot load it, and every other one has tried it; or a host does not report its timeline in time.
+        """
         while True:
             version = self._current_version(name, number, deployed_at)
             if version.state == State.READY:

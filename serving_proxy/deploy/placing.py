@@ -175,7 +175,7 @@ def _is_broken(placed: ModelPlacement, name: str, number: int, hosts: Sequence[H
     machines = placed.leaving.get(number, ()) or placed.left
     left = [host for host in hosts if host.machine in machines and host.alive]
     seen = [host.models.get(name, {}).get(number) for host in left]
-    return bool(seen) and all(version is not None and version.state == "failed" for version in seen)
+    return bool(seen) and all(version is not None and version.has_failed for version in seen)
 
 
 def _replica(entry: Any, place: str) -> tuple[str, Replica]:

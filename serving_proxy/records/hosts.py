@@ -25,7 +25,7 @@ class VersionSeen:
     state : str
         `loading`, `warming`, `ready`, `draining` or `failed`.
     error : str or None
-        Why it failed, or which of its settings are not in force.
+        Why it failed, or which of its settings are not in force; while it is loaded again: why it failed before.
     details : dict
         The whole entry of `actual.json`.
     replacement : VersionSeen or None
@@ -37,6 +37,11 @@ class VersionSeen:
     error: str | None = None
     details: dict[str, Any] = field(default_factory=dict)
     replacement: VersionSeen | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether the host could not load it, also while it tries again."""
+        return self.state == "failed" or (self.state in {"loading", "warming"} and bool(self.error))
 
     @property
     def why_not_warmed_up(self) -> str:
@@ -119,6 +124,9 @@ def observe(hosts: Sequence[HostSeen], model: str, number: int, path: str | None
     tried it, too: a machine without the right to the files, or without room, answers long before the others, and a
     deployment that others can serve must not end because of that. Until then the reason names the host that failed.
 
+    A host that tries again has still failed until the version is ready there. Otherwise a version that takes long to
+    fail would never be `failed` on many hosts, since one of them always loads it.
+
     A host that is shutting down or does not respond is ignored. So is another folder under the same number, which the
     host is about to replace.
     """
@@ -145,7 +153,7 @@ def observe(hosts: Sequence[HostSeen], model: str, number: int, path: str | None
 
 # The lowest rank of all hosts is the state of the version.
 _RANK = {State.LOADING: 0, State.WARMING: 1, State.FAILED: 2, State.READY: 3}
-_STATES = {"failed": State.FAILED, "warming": State.WARMING, "ready": State.READY}
+_STATES = {"warming": State.WARMING, "ready": State.READY}
 
 
 def _on_host(name: str, entry: VersionSeen | None, path: str | None) -> Seen:
@@ -153,14 +161,15 @@ def _on_host(name: str, entry: VersionSeen | None, path: str | None) -> Seen:
         entry = entry.replacement
     if entry is None:
         return Seen(State.LOADING, f"on {name}")
+    if entry.has_failed:
+        return Seen(State.FAILED, f"{name}: {entry.error or 'no reason given'}")
     state = _STATES.get(entry.state, State.LOADING)
-    if state == State.FAILED:
-        return Seen(state, f"{name}: {entry.error or 'no reason given'}")
     if state != State.READY:
         return Seen(state, f"on {name}")
     # The version is served, but what it lacks is reported all the same.
     other = entry.replacement
-    unlike = "" if other is None else f"its new settings are {other.state} {other.error or ''}".strip()
+    kind = "" if other is None else "failed" if other.has_failed else other.state
+    unlike = "" if other is None else f"its new settings are {kind} {other.error or ''}".strip()
     lacking = "; ".join(filter(None, (entry.error, unlike, entry.why_not_warmed_up)))
     return Seen(state, f"{name}: {lacking}" if lacking else "")
 
@@ -168,7 +177,7 @@ def _on_host(name: str, entry: VersionSeen | None, path: str | None) -> Seen:
 def failed_anywhere(hosts: Sequence[HostSeen], model: str, number: int) -> bool:
     """Return whether the version has failed on a live host."""
     entries = [host.models.get(model, {}).get(number) for host in hosts if host.alive]
-    return any(entry is not None and entry.state == "failed" for entry in entries)
+    return any(entry is not None and entry.has_failed for entry in entries)
 
 
 def held_anywhere(hosts: Sequence[HostSeen], model: str, number: int) -> bool:

@@ -46,7 +46,7 @@ LEGAL: dict[State, frozenset[State]] = {
     # New: deployed again.
     _S.DRAINING: frozenset({_S.NEW, _S.STOPPED}),
     _S.STOPPED: frozenset({_S.NEW}),
-    # Loading: the host tries again.
+    # Loading: a host that has not tried it yet joined, or a host has loaded it after all.
     _S.FAILED: frozenset({_S.NEW, _S.LOADING, _S.DRAINING, _S.STOPPED}),
 }
 

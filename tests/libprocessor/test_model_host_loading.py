@@ -72,6 +72,24 @@ def test_a_load_ends_at_its_time_limit(
     )
 
 
+def test_a_version_that_is_loaded_again_still_says_why_it_failed(
+    host: processor.Host, state: StateDirectory, waiting: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "later"
+    state.desire({"a": model_of(path)}, load_timeout_seconds=0)
+    wait_for_status(host, lambda status: versions_in(status, "failed") == {("a", 1)})
+    error = entry(host, "a", 1)["error"]
+    assert str(path) in error
+    path.symlink_to(waiting)
+    wait_for_status(host, lambda _: entry(host, "a", 1)["state"] == "warming")
+    assert entry(host, "a", 1)["error"] == error
+    # As long as it has not been tried, it says nothing.
+    state.desire({"a": model_of(path, config={"session_num": 2})}, load_timeout_seconds=0)
+    wait_for_status(host, lambda _: entry(host, "a", 1)["error"] is None)
+    state.desire({})
+    wait_for_status(host, lambda status: not status["models"] and status["stuck_loads"] == 0)
+
+
 def test_the_end_of_a_host_does_not_wait_for_an_endless_load(state: StateDirectory, endless: Path) -> None:
     state.desire({"a": model_of(endless)})
     with processor.Host(state.path) as host:

@@ -88,6 +88,8 @@ def test_machines_keep_what_they_have_until_the_move_ends_also_if_the_placement_
         ([host("y", v1="ready")], None),
         # A version that was broken before need not work afterwards.
         ([host("x", v1="failed"), host("y", v1="failed")], None),
+        # Its error says that it is tried again.
+        ([host("x", v1="loading"), host("y", v1="failed")], None),
     ],
 )
 def test_move_ends_once_the_new_machines_are_ready(there: list[HostSeen], expected: str | None) -> None:

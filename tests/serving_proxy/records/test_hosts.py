@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from helpers.proxies.lifecycle_records import host
-from serving_proxy.records.hosts import HostSeen, Seen, VersionSeen, held_anywhere, observe
+from serving_proxy.records.hosts import HostSeen, Seen, VersionSeen, failed_anywhere, held_anywhere, observe
 from serving_proxy.records.states import State
 
 PATH = "/models/3"
@@ -21,6 +21,11 @@ PATH = "/models/3"
         (["failed", "failed"], State.FAILED, "host-0: no reason given; failed on 1 more"),
         (["failed: no memory", None], State.LOADING, "on host-1; failed on host-0: no memory"),
         (["failed: no memory", "warming", "ready"], State.WARMING, "on host-1; failed on host-0: no memory"),
+        # A host that tries again keeps the error of the attempt before.
+        (["loading: no memory"], State.FAILED, "host-0: no memory"),
+        (["failed: no memory", "loading: no memory"], State.FAILED, "host-0: no memory; failed on 1 more"),
+        (["ready", "warming: no memory"], State.FAILED, "host-1: no memory; ready on 1 of 2 hosts"),
+        (["loading: no memory", "loading"], State.LOADING, "on host-1; failed on host-0: no memory"),
         ([None, None], State.STOPPED, "no host has it yet"),
         ([], State.STOPPED, "no host is running"),
     ],
@@ -29,6 +34,12 @@ def test_reports_of_several_hosts_are_combined(states: list[str | None], expecte
     hosts = [host({} if state is None else {3: state}, f"host-{place}") for place, state in enumerate(states)]
     seen = observe(hosts, "ranking", 3, PATH)
     assert (seen.state, seen.reason) == (expected, reason)
+
+
+@pytest.mark.parametrize("states", [{3: "failed: no memory"}, {3: "loading: no memory"}])
+def test_a_failure_is_reported_by_live_hosts(states: dict[int, str]) -> None:
+    assert failed_anywhere([host(states)], "ranking", 3)
+    assert not failed_anywhere([host({3: "loading"}), host(states, alive=False)], "ranking", 3)
 
 
 def test_dead_hosts_do_not_count() -> None:
@@ -56,10 +67,16 @@ def entry(
         (entry("ready", "/old"), Seen(State.LOADING, "on host-0")),
         (entry("ready", "/old", other=VersionSeen("warming", PATH)), Seen(State.WARMING, "on host-0")),
         (entry("ready", "/old", other=VersionSeen("failed", PATH, "corrupt")), Seen(State.FAILED, "host-0: corrupt")),
-        (
-            entry("ready", other=VersionSeen("failed", PATH, "bad config")),
-            Seen(State.READY, "host-0: its new settings are failed bad config"),
+        *(
+            (
+                entry("ready", other=VersionSeen(state, PATH, "bad config")),
+                Seen(State.READY, "host-0: its new settings are failed bad config"),
+            )
+            for state in ("failed", "loading")
         ),
+        (entry("ready", "/old", other=VersionSeen("loading", PATH, "corrupt")), Seen(State.FAILED, "host-0: corrupt")),
+        # The error is that of other files.
+        (entry("loading", "/old", "corrupt"), Seen(State.LOADING, "on host-0")),
         (entry("ready", error="cpuset: no CPU 9"), Seen(State.READY, "host-0: cpuset: no CPU 9")),
         (entry("ready", warmup="generated: 5 runs on each session"), Seen(State.READY)),
         (
