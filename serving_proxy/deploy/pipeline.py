@@ -166,7 +166,7 @@ class DeployPipeline:
         await self._admit(job, name, number, deployed_at, found, stored)
 
     async def _wait_until_forgotten(self, job: Job, name: str, number: int, deployed_at: float) -> None:
-        """Wait until no host reports an earlier failure under this number.
+        """Wait until no host that follows the desired state reports an earlier failure under this number.
 
         Hosts retry the same entry only after it was removed, and what they report of the earlier version says nothing
         about this one.

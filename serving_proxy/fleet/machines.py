@@ -197,8 +197,10 @@ class Machines:
         for machine in self.all():
             silent = self._is_silent(machine)
             failed = {} if machine.report is None else machine.report.failed
+            refuses = machine.report is not None and machine.report.refused is not None
             for seen in machine.hosts.values():
                 host = replace(seen, alive=False, away=seen.alive) if silent else seen
+                host = replace(host, refuses=True) if refuses else host
                 found.append(_with_failed(host, failed) if failed else host)
         return tuple(found)
 

@@ -81,6 +81,8 @@ class HostSeen:
         Why the writer of its `desired.json` has no state yet.
     away : bool
         It was alive when its agent reported last; nobody knows whether it still is, so `alive` is false.
+    refuses : bool
+        Its agent refuses the states of this proxy.
     """
 
     name: str
@@ -101,6 +103,7 @@ class HostSeen:
     features: frozenset[str] | None = None
     waiting: str | None = None
     away: bool = False
+    refuses: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,8 +178,12 @@ def _on_host(name: str, entry: VersionSeen | None, path: str | None) -> Seen:
 
 
 def failed_anywhere(hosts: Sequence[HostSeen], model: str, number: int) -> bool:
-    """Return whether the version has failed on a live host."""
-    entries = [host.models.get(model, {}).get(number) for host in hosts if host.alive]
+    """Return whether the version has failed on a live host.
+
+    Hosts that refuse the desired state are left out: they report what they followed before, for as long as they refuse.
+    """
+    following = [host for host in hosts if host.alive and not host.refuses and host.desired_error is None]
+    entries = [host.models.get(model, {}).get(number) for host in following]
     return any(entry is not None and entry.has_failed for entry in entries)
 
 

@@ -167,6 +167,20 @@ def test_an_earlier_failure_that_a_host_still_reports_is_waited_for(place: Place
     asyncio.run(run())
 
 
+def test_a_failure_on_a_host_that_refuses_the_desired_state_is_not_waited_for(place: Place) -> None:
+    async def run() -> None:
+        place.control.hosts = (host({3: "failed: no memory"}, desired_error="models: too many"),)
+        place.deploy()
+        job = place.pipeline.begin("ranking", 3)
+        async with asyncio.timeout(60):
+            while place.version.state != State.LOADING:
+                assert job.step != "waiting for hosts to unload the failed version"
+                await asyncio.sleep(0.01)
+        await place.jobs.close()
+
+    asyncio.run(run())
+
+
 def test_a_second_cancel_leaves_the_cleaning_up_alone(place: Place) -> None:
     async def run() -> None:
         cleaned = asyncio.Event()

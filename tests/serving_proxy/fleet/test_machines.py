@@ -134,6 +134,7 @@ def test_states_of_machines_are_told_apart(clock: Clock) -> None:
     machines.accept("current", report(), ORDER)
     machines.accept("fetching", report(fetching={"a/2": "3 of 9 MB"}), ORDER)
     machines.accept("refuses", report(refused="older"), ORDER)
+    assert [host.name for host in machines.read() if host.refuses] == ["refuses/h"]
     assert {view.name: view.state for view in machine_views(machines, ORDER)} == {
         name: name for name in ("behind", "current", "fetching", "refuses")
     }

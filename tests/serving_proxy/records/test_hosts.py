@@ -37,9 +37,12 @@ def test_reports_of_several_hosts_are_combined(states: list[str | None], expecte
 
 
 @pytest.mark.parametrize("states", [{3: "failed: no memory"}, {3: "loading: no memory"}])
-def test_a_failure_is_reported_by_live_hosts(states: dict[int, str]) -> None:
+def test_a_failure_is_reported_by_hosts_that_follow_the_desired_state(states: dict[int, str]) -> None:
     assert failed_anywhere([host(states)], "ranking", 3)
     assert not failed_anywhere([host({3: "loading"}), host(states, alive=False)], "ranking", 3)
+    # It reports what it followed before, whatever is desired now.
+    assert not failed_anywhere([host(states, desired_error="models: too many")], "ranking", 3)
+    assert not failed_anywhere([host(states, refuses=True)], "ranking", 3)
 
 
 def test_dead_hosts_do_not_count() -> None:
