@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from graph_tools.graph import is_native
+from graph_tools.lean_start import allow_keras
 from graph_tools.model import Model
 from graph_tools.readers.saved_model import is_saved_model
 from graph_tools.tensors import Array
@@ -91,6 +92,8 @@ class V2Runner:
 
         self.how = V2_LOADER
         self._signatures = model.signatures
+        # The loader imports Keras if the model has an optimizer of Keras 2.
+        allow_keras()
         try:
             self._loaded = tf.saved_model.load(str(model.path), tags=list(model.tags))
             self._functions = {name: self._loaded.signatures[name] for name in model.signatures}
