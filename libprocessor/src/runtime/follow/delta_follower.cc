@@ -150,12 +150,12 @@ absl::Status DeltaFollower::ApplyPublished(const Cancellation* cancellation) {
   for (;;) {
     if (cancellation != nullptr && cancellation->requested()) return absl::OkStatus();
     bool applied = false;
-    if (absl::Status s = ApplyNext(&applied); !applied) return s;
+    if (absl::Status s = ApplyNext(cancellation, &applied); !applied) return s;
     waiters_.Reach(static_cast<int64_t>(live_->epochs().served.epoch));
   }
 }
 
-absl::Status DeltaFollower::ApplyNext(bool* applied) {
+absl::Status DeltaFollower::ApplyNext(const Cancellation* cancellation, bool* applied) {
   std::optional<int64_t> wanted;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -174,6 +174,7 @@ absl::Status DeltaFollower::ApplyNext(bool* applied) {
   if (segment == nullptr) return status;
   // A version of the timeline that is loaded in idle time may change overlays for long.
   const auto give_up = [&] {
+    if (cancellation != nullptr && cancellation->requested()) return true;
     std::lock_guard<std::mutex> lock(mutex_);
     return stopped_ || wanted_ != wanted;
   };
@@ -203,7 +204,8 @@ absl::Status DeltaFollower::ApplyKept(const DeltaSegment& segment, bool publishe
   bool added = false;
   const bool kept = follows && (!published || store_->Keep(segment, &added).ok());
   if (absl::Status s = live_->Apply(segment, give_up); !s.ok()) {
-    if (added) store_->Drop(segment);
+    // One that was only given up, or lacked memory, is applied later; another follower may count on it already.
+    if (added && !absl::IsAborted(s) && !absl::IsResourceExhausted(s)) store_->Drop(segment);
     return s;
   }
   if (kept) kept_ = position;

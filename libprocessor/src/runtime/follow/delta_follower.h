@@ -90,7 +90,7 @@ class DeltaFollower {
   /// Applies segments until there is none, the held epoch is reached, or one fails.
   /// \return the status of the one that failed.
   absl::Status ApplyPublished(const Cancellation* cancellation);
-  absl::Status ApplyNext(bool* applied);
+  absl::Status ApplyNext(const Cancellation* cancellation, bool* applied);
   /// Opens the segment that follows a position and ends with epoch `most` or before, in the timeline, or else in the store;
   /// null if there is none. \return what is wrong with the timeline, even if the store has the segment.
   absl::Status FindNext(const TimelinePosition& position, uint64_t most, std::unique_ptr<const DeltaSegment>* segment,
