@@ -32,7 +32,7 @@ class LiveModel::OverlayLock {
   explicit OverlayLock(const LiveModel* model) : model_(model), lock_(model->group_->mutex()) {}
   OverlayLock(const LiveModel* model, std::try_to_lock_t)
       : model_(model), lock_(model->group_->mutex(), std::try_to_lock) {}
-  /// Waits until `give_up`, which may be null, returns true.
+  /// Waits for the lock, at most until `give_up` returns true; if it is null, for as long as it takes.
   OverlayLock(const LiveModel* model, const std::function<bool()>& give_up) : OverlayLock(model, std::try_to_lock) {
     while (!owns_lock() && give_up && !give_up() && !lock_.try_lock()) std::this_thread::sleep_for(kTryAgain);
     if (!owns_lock() && !give_up) lock_.lock();
@@ -166,7 +166,7 @@ OverlayTable::Readers LiveModel::FindReaders() {
     if (ReadsShared(**generation.view)) oldest = std::min(oldest, (*generation.view)->facts().epoch);
   }
   if (oldest == UINT64_MAX) {
-    group_->RemoveReader(this);
+    group_->SetReadsNothing(this);
   } else {
     group_->SetReader(this, static_cast<uint32_t>(oldest - description().epoch), oldest_generation);
   }
@@ -338,9 +338,10 @@ absl::Status LiveModel::Commit(const Changes& changes, std::shared_ptr<EpochView
   for (const auto& overlay : overlays_) view->tables_.emplace_back(overlay->table(), epoch);
   view->layout_ = layout_;
   if (kept_.size() > kKeptEpochs + 1) kept_.pop_front();
-  Serve(std::move(view));
-  // Other models may change the overlays before this one does so again.
+  // Other models may change the overlays before this one does so again, even if there is no memory to serve the epoch now.
+  // This needs none, as UpdateReaders() has named this model.
   FindReaders();
+  Serve(std::move(view));
   return absl::OkStatus();
 }
 
@@ -360,7 +361,8 @@ absl::Status LiveModel::RollBack(uint64_t epoch) {
 
 void LiveModel::Resume() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!held_) return;
+  // Memory may have been short when it was resumed before.
+  if (!held_ && !epochs().held) return;
   held_ = false;
   ServeKept(kept_.back());
 }

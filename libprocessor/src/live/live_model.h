@@ -76,7 +76,7 @@ class LiveModel : public tensorflow::ResourceBase {
   bool Compact(std::chrono::microseconds most);
 
   /// Serves an earlier epoch until Resume(); meanwhile no segment is applied. This, Resume() and SetPrecision() do not wait
-  /// for other models of the timeline.
+  /// for other models of the timeline, unless Apply() runs, which waits for them until it gives up.
   /// \return FAILED_PRECONDITION that lists the epochs that are kept.
   absl::Status RollBack(uint64_t epoch);
   /// Serves the newest epoch again.
@@ -149,7 +149,7 @@ class LiveModel : public tensorflow::ResourceBase {
   absl::Status CheckAllRows(const DeltaVariable& delta, bool* known) const;
   absl::Status PrepareRows(const Changes& changes, PreparedRows* rows);
   absl::Status PrepareAllRows(const DeltaVariable& delta, PreparedRows* rows);
-  /// Makes the changes of the tables versions of an epoch, and serves its view.
+  /// Writes the changes of the tables as versions of an epoch, and serves its view.
   absl::Status Commit(const Changes& changes, std::shared_ptr<EpochView> view);
   absl::Status ChangeRowsOfVariable(const DeltaTable& delta, int number, EpochView* view);
   absl::Status ComputeFormulas(const std::vector<bool>& changed_variables, EpochView* view,
@@ -176,7 +176,9 @@ class LiveModel : public tensorflow::ResourceBase {
 
   std::mutex mutex_;                                   // of everything below, and of those that change the model
   std::deque<std::shared_ptr<const EpochView>> kept_;  // ascending; the last is the newest
-  std::vector<Generation> generations_;                // none descends; requests may read them; the last is published
+  // In the order in which they were published; the number of one of ServeKept() is that of the one before. Requests may read
+  // them; the last is published.
+  std::vector<Generation> generations_;
   std::shared_ptr<const EpochView> served_;
   bool held_ = false;
   bool permit_not_finite_ = false;

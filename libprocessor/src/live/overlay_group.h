@@ -70,8 +70,11 @@ class OverlayGroup {
 
   /// Returns the number of the next generation of views.
   uint64_t NextGeneration() { return ++generation_; }
-  /// Sets the oldest epoch and generation of a model, or removes it.
+  /// Sets the oldest epoch and generation of a model. Only the first time, as of the next function, needs memory.
+  /// \throws std::bad_alloc
   void SetReader(const void* model, uint32_t oldest_epoch, uint64_t oldest_generation);
+  /// Sets that a model reads none of these overlays at present.
+  void SetReadsNothing(const void* model) { SetReader(model, UINT32_MAX, UINT64_MAX); }
   void RemoveReader(const void* model) { readers_.erase(model); }
   OverlayTable::Readers Readers() const;
 
