@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "delta_fixture.h"
+#include "slow_weights.h"
 #include "table_file.h"
 #include "temporary_folder.h"
 
@@ -145,23 +146,15 @@ TEST_F(LiveModelTest, TheStatusIsKnownWhileAnEpochIsMade) {
   ASSERT_TRUE(Apply(1).ok());
   ASSERT_TRUE(model_->SetPrecision("fp32").ok());
   const uint64_t bytes = model_->status().overlay_bytes;
-  std::promise<void> begun, released;
-  const auto wait = [&](const EpochView&, std::shared_ptr<const void>* object) {
-    begun.set_value();
-    released.get_future().wait();
-    *object = std::make_shared<const int>(0);
-    return absl::OkStatus();
-  };
-  int slot = -1;
-  ASSERT_TRUE(
-      View(model_->Pin()).parts().slots->Add("slow", {{}, /*has_precision=*/true}, wait, &released, &slot).ok());
+  SlowWeights weights;
+  ASSERT_TRUE(weights.AddTo(View(model_->Pin())).ok());
   std::thread apply([&] { EXPECT_TRUE(Apply(2).ok()); });
-  begun.get_future().wait();
+  weights.WaitUntilBegun();
   auto status = std::async(std::launch::async, [&] { return model_->status(); });
   auto sizes = std::async(std::launch::async, [&] { return model_->overlay_sizes(); });
   EXPECT_EQ(status.wait_for(kDeadline), std::future_status::ready);
   EXPECT_EQ(sizes.wait_for(kDeadline), std::future_status::ready);
-  released.set_value();
+  weights.Release();
   apply.join();
   const LiveModel::Status during = status.get();
   EXPECT_EQ(during.served.epoch, 1);

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "overlay_fixture.h"
+#include "slow_weights.h"
 #include "src/live/live_model.h"
 
 namespace processor {
@@ -228,13 +229,17 @@ TEST_F(OverlayGroupTest, AModelIsControlledWhileAnotherChangesOverlays) {
     EXPECT_EQ(model->overlay_sizes().size(), 1);
   });
   EXPECT_EQ(controlled.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  // A thread must not try to lock a mutex that it has.
   int asked = 0;
-  const absl::Status given_up = Apply(*model, 4, 4, [&] { return ++asked == 3; });
+  auto tried = std::async(std::launch::async, [&] { return Apply(*model, 4, 4, [&] { return ++asked == 3; }); });
+  const absl::Status given_up = tried.get();
   EXPECT_EQ(given_up.code(), absl::StatusCode::kAborted) << given_up;
   EXPECT_EQ(model->epochs().newest.epoch, 3);
   std::atomic<int> waited{0};
   auto applied = std::async(std::launch::async, [&] { return Apply(*model, 4, 4, [&] { return ++waited == 0; }); });
-  while (waited == 0) std::this_thread::yield();
+  while (waited == 0 && applied.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+  }
+  EXPECT_NE(waited, 0);
   other.unlock();
   controlled.get();
   const absl::Status status = applied.get();
@@ -244,24 +249,17 @@ TEST_F(OverlayGroupTest, AModelIsControlledWhileAnotherChangesOverlays) {
 
 TEST_F(OverlayGroupTest, AModelThatMakesWeightsDoesNotStopOthers) {
   const Model first = Make(base_), slow = Make(base_);
-  std::promise<void> begun, released;
-  const auto wait = [&](const EpochView&, std::shared_ptr<const void>* object) {
-    begun.set_value();
-    released.get_future().wait();
-    *object = std::make_shared<const int>(0);
-    return absl::OkStatus();
-  };
+  SlowWeights weights;
   ASSERT_TRUE(slow->SetPrecision("fp32").ok());
   const tensorflow::Tensor pinned = slow->Pin();
   const EpochView* view = nullptr;
   ASSERT_TRUE(ReadViewTensor(pinned, &view).ok());
-  int slot = -1;
-  ASSERT_TRUE(view->parts().slots->Add("slow", {{}, /*has_precision=*/true}, wait, &released, &slot).ok());
+  ASSERT_TRUE(weights.AddTo(*view).ok());
   std::thread load([&] { ApplyAll(*slow, 1, 1); });
-  begun.get_future().wait();
+  weights.WaitUntilBegun();
   auto applied = std::async(std::launch::async, [&] { ApplyAll(*first, 1, 3); });
   EXPECT_EQ(applied.wait_for(std::chrono::seconds(20)), std::future_status::ready);
-  released.set_value();
+  weights.Release();
   load.join();
   applied.get();
   ExpectEpoch(first->Pin(), 3);
