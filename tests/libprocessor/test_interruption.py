@@ -47,15 +47,19 @@ def crosses() -> tuple[Any, tuple[Any, ...]]:
 def test_a_kernel_stops_between_blocks(make: Callable[[], tuple[Any, tuple[Any, ...]]]) -> None:
     op, inputs = make()
     op(*inputs)
-    whole = min(timed(lambda: op(*inputs)) for _ in range(2))
+    whole = [timed(lambda: op(*inputs)) for _ in range(2)]
     options = tf.compat.v1.RunOptions(timeout_in_ms=1)
 
     def stop() -> None:
         with pytest.raises(tf.errors.DeadlineExceededError):
             op(*inputs, options=options)
 
-    # Other programs may take the CPU meanwhile.
-    assert any(timed(stop) < 0.5 * whole for _ in range(20))
+    # Other programs may take the CPU meanwhile, during the attempts or the whole runs.
+    stopped = [timed(stop)]
+    while len(stopped) < 20 and min(stopped) >= 0.25 * min(whole):
+        stopped.append(timed(stop))
+    whole += [timed(lambda: op(*inputs)) for _ in range(2)]
+    assert min(stopped) < 0.5 * min(whole)
     assert np.isfinite(op(*inputs)[0]).all(), "what was stopped leaves nothing behind"
 
 

@@ -195,7 +195,7 @@ func TestGRPCFollowsAServerThatGoesAway(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		server.GracefulStop()
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(2 * time.Second)
 		close(stop)
 	}()
 	s := settings{

@@ -14,9 +14,10 @@ namespace {
 
 TEST(Maintenance, RunsJobsOnIdleCpus) {
   std::atomic<int> ended{0};
-  int of_end = -1;
+  int of_end = -1, nice_of_end = -1;
   Maintenance maintenance([&] {
     of_end = sched_getscheduler(0);
+    nice_of_end = getpriority(PRIO_PROCESS, static_cast<id_t>(ThreadId()));
     ++ended;
   });
   EXPECT_FALSE(maintenance.busy());
@@ -33,6 +34,7 @@ TEST(Maintenance, RunsJobsOnIdleCpus) {
   EXPECT_TRUE(policy == SCHED_IDLE || nice == 10) << "other tests may use all CPUs";
   EXPECT_EQ(of_servants, SCHED_OTHER);
   EXPECT_EQ(of_end, SCHED_OTHER) << "the control thread waits for it";
+  EXPECT_EQ(nice_of_end, getpriority(PRIO_PROCESS, static_cast<id_t>(ThreadId())));
   EXPECT_EQ(ended, 1);
   EXPECT_FALSE(maintenance.busy());
 }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "tables/delta_file.h"
 #include "temporary_folder.h"
@@ -33,15 +34,16 @@ TEST(SegmentStore, AFollowerIsHeldWhileAnotherWaitsForTheDisk) {
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   bool added = false;
   auto kept = std::async(std::launch::async, [&] { return store->Keep(*segment, &added); });
-  int writer = -1;
-  while ((writer = open(pipe.c_str(), O_WRONLY | O_NONBLOCK)) < 0) usleep(1000);  // until it is being read
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // most likely it waits by then
   auto held = std::async(std::launch::async, [&] { store->SetHeld(&folder, 1); });
-  const auto waited = held.wait_for(std::chrono::seconds(20));
+  EXPECT_EQ(held.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  // There is a reader as soon as Keep() opens the pipe, which waits for this writer.
+  int writer = -1;
+  while ((writer = open(pipe.c_str(), O_WRONLY | O_NONBLOCK)) < 0) usleep(1000);
+  const absl::Status status = kept.get();
   close(writer);
-  EXPECT_EQ(waited, std::future_status::ready);
   held.get();
   store->SetHeld(&folder, std::nullopt);
-  const absl::Status status = kept.get();
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_TRUE(added);
 }
