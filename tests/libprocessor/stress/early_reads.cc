@@ -16,13 +16,18 @@
 #include <vector>
 
 #include "processor/processor.h"
+#include "stress_checks.h"
 
 namespace {
+
+using stress::Describe;
+using stress::Fault;
+using stress::faults;
+using stress::IsExpected;
 
 constexpr size_t kModels = 3, kDim = 24, kMostRows = 40;
 std::array<std::atomic<processor_model*>, kModels> models;
 std::atomic<bool> stop{false};
-std::atomic<int> faults{0};
 std::atomic<long> right{0}, refused{0}, accepted{0}, ended{0};
 std::string model_path;
 int64_t rows_of_table = 0;
@@ -34,21 +39,6 @@ const char* const kConfigs[kModels] = {
     R"({"session_num": 1, "worker_threads": 1, "warmup_runs": 1, "tables": {"tier": "tiered", "memory": 100000},
         "batching": {"mode": "timed", "max_wait_us": 300}})",
 };
-
-void Fault(const std::string& what) {
-  if (++faults <= 20) std::fprintf(stderr, "early_reads: %s\n", what.c_str());
-}
-
-std::string Describe(const char* what, const processor_error& error) {
-  return std::string(what) + ": " + processor_status_name(error.code) + " (" + error.message + ")";
-}
-
-// What a request may hear while its model is freed, is canceled, or comes too late.
-bool IsExpected(processor_status status) {
-  return status == PROCESSOR_CANCELLED || status == PROCESSOR_DEADLINE_EXCEEDED ||
-         status == PROCESSOR_RESOURCE_EXHAUSTED || status == PROCESSOR_FAILED_PRECONDITION ||
-         status == PROCESSOR_UNAVAILABLE;
-}
 
 struct Request {
   explicit Request(std::mt19937* random) {

@@ -23,25 +23,22 @@
 
 #include "processor/deeprec.h"
 #include "processor/processor.h"
+#include "stress_checks.h"
 
 namespace {
+
+using stress::Describe;
+using stress::Fault;
+using stress::faults;
+using stress::IsExpected;
 
 constexpr size_t kCells = 4;
 std::array<std::atomic<processor_model*>, kCells> cells;
 std::atomic<bool> stop{false};
-std::atomic<int> faults{0};
 std::string model_path;
 
 std::mutex count_mutex;
 std::map<std::string, long> counts;
-
-void Fault(const std::string& what) {
-  if (++faults <= 20) std::fprintf(stderr, "stress: %s\n", what.c_str());
-}
-
-std::string Describe(const char* what, const processor_error& error) {
-  return std::string(what) + ": " + processor_status_name(error.code) + " (" + error.message + ")";
-}
 
 const char* const kConfigs[] = {
     R"({"session_num": 2, "intra_op_parallelism_threads": 1})",
@@ -52,21 +49,6 @@ const char* const kConfigs[] = {
         "inter_op_parallelism_threads": 2})",
     R"({"session_num": 3, "intra_op_parallelism_threads": 1, "executor": "default", "warmup_runs": 1})",
 };
-
-// What a request may hear while its model is freed, drained, or has more to do than its queue holds.
-bool Expected(processor_status status) {
-  switch (status) {
-    case PROCESSOR_OK:
-    case PROCESSOR_CANCELLED:
-    case PROCESSOR_DEADLINE_EXCEEDED:
-    case PROCESSOR_RESOURCE_EXHAUSTED:
-    case PROCESSOR_FAILED_PRECONDITION:
-    case PROCESSOR_UNAVAILABLE:
-      return true;
-    default:
-      return false;
-  }
-}
 
 // One row whose score is a multiple of 1/2 that float holds exactly.
 struct Row {
@@ -154,7 +136,7 @@ class Worker {
 
   bool Judge(const char* what, processor_status status, const processor_error& error) {
     Count(what, status);
-    if (!Expected(status)) Fault(Describe(what, error));
+    if (!IsExpected(status)) Fault(Describe(what, error));
     return status == PROCESSOR_OK;
   }
 
@@ -180,7 +162,7 @@ class Worker {
     processor_error error{};
     const processor_status status = processor_model_set_cpuset(model, sets[random_() % 7], &error);
     Count("set_cpuset", status);
-    if (!Expected(status) && status != PROCESSOR_INVALID_ARGUMENT) Fault(Describe("set_cpuset", error));
+    if (!IsExpected(status) && status != PROCESSOR_INVALID_ARGUMENT) Fault(Describe("set_cpuset", error));
   }
 
   void Ask(processor_model* model) {
@@ -217,7 +199,7 @@ class Worker {
     processor_error errors[3] = {};
     const processor_status status = processor_model_run_batch(model, requests, 3, results, errors);
     Count("run_batch", status);
-    if (!Expected(status)) Fault(Describe("run_batch", errors[0]));
+    if (!IsExpected(status)) Fault(Describe("run_batch", errors[0]));
     for (size_t i = 0; i < 3; ++i) {
       if (results[i] != nullptr) CheckResult(results[i], rows[i].score());
       processor_result_free(results[i]);
@@ -250,7 +232,7 @@ class Worker {
     processor_error error{};
     const processor_status status = processor_model_cancel(model, last_id_, &error);
     Count("cancel", status);
-    if (!Expected(status) && status != PROCESSOR_NOT_FOUND) Fault(Describe("cancel", error));
+    if (!IsExpected(status) && status != PROCESSOR_NOT_FOUND) Fault(Describe("cancel", error));
   }
 
   void Take(int timeout_ms) {
@@ -270,7 +252,7 @@ class Worker {
   // On any thread.
   void End(uint64_t tag, processor_result* result, const processor_error& error) {
     if ((error.code == PROCESSOR_OK) != (result != nullptr)) Fault("a completion with both or neither");
-    if (!Expected(error.code)) Fault(Describe("completion", error));
+    if (!IsExpected(error.code)) Fault(Describe("completion", error));
     if (result != nullptr) CheckResult(result, static_cast<float>(tag) / 2);
     processor_result_free(result);
     ++ended_;
