@@ -10,7 +10,10 @@ from elastic_training.layers.feature import Feature
 
 
 class HashEmbeddingArguments:
-    """The arguments of HashEmbedding; `options` are those of its base. A class beside this one has `_set_up`."""
+    """The arguments of HashEmbedding; `options` are those of its base.
+
+    A class that derives from this one defines `_set_up`.
+    """
 
     if TYPE_CHECKING:
 

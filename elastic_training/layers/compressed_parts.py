@@ -28,7 +28,7 @@ def make_group(owner: str, feature: Feature, code: RowCode, combine: str) -> Com
 class _Arguments:
     """The arguments that both layers have, for either Keras and for tf.Module; `options` are those of its base.
 
-    A class beside this one has `_set_up`.
+    A class that derives from this one defines `_set_up`.
     """
 
     if TYPE_CHECKING:

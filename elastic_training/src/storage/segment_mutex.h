@@ -3,6 +3,7 @@
 //
 // std::shared_mutex is no such lock with glibc: a thread that waits for a writer spins as long as that one is between two
 // of its steps. If the system has stopped the writer there, that takes milliseconds of CPU time in a call of training.
+// If threads wait, an unlock takes their mutex, so it may sleep until one of them that lost its CPU with it goes on.
 #ifndef ELASTIC_TRAINING_STORAGE_SEGMENT_MUTEX_H_
 #define ELASTIC_TRAINING_STORAGE_SEGMENT_MUTEX_H_
 
@@ -54,7 +55,8 @@ class SegmentMutex {
     std::unique_lock<std::mutex> lock(mutex_);
     while (!take()) {
       uint32_t state = state_.load(std::memory_order_relaxed);
-      // The bit is set only while somebody has the lock, who wakes this thread; until it sleeps, it has mutex_.
+      // The bit is set only while somebody has the lock, who wakes this thread. This thread keeps mutex_ until it sleeps,
+      // so the wake-up is not missed.
       if ((state & (kWriter | kReaders)) == 0) continue;
       if ((state & kWaiting) != 0 ||
           state_.compare_exchange_strong(state, state | kWaiting, std::memory_order_relaxed)) {

@@ -47,7 +47,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("build", type=Path)
     parser.add_argument("programs", nargs="+")
-    parser.add_argument("--seconds", default="10", help="of the programs that run so long")
+    parser.add_argument("--seconds", default="10", help="how long the stress programs run")
     arguments = parser.parse_args()
     # What hosts desire has no relative paths.
     models = (arguments.build / "models").resolve()

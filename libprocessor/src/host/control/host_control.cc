@@ -100,7 +100,7 @@ void HostControl::Wake() {
     std::lock_guard<std::mutex> lock(wake_mutex_);
     woken_ = true;
   }
-  // Without the lock: the control thread takes the CPU of the calling thread, which may work in idle time.
+  // Without the lock, so that the woken thread does not wait for it at once.
   wake_.notify_all();
 }
 

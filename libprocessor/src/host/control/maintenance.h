@@ -39,7 +39,7 @@ class Maintenance {
  private:
   struct Lane {
     std::atomic<bool> busy{false};
-    // Waits for the thread of the job, whose end takes long if the CPUs are busy. Each job has a new one: without
+    // Waits for the thread of the job, whose end takes long if the CPUs are busy. Each job has a new thread: without
     // privileges, a thread cannot leave SCHED_IDLE.
     std::thread thread;
   };
