@@ -46,12 +46,13 @@ TEST(TowerTeam, WeightsThatFitACacheNeedNoTeam) {
 
 // Each thread writes its rows into the team's memory, all add up the rows of all, each a part of the columns; then each
 // checks its own rows' sums against all rows that were there.
-void Work(TowerTeams* teams, uint64_t kind, int requests, uint32_t seed, std::atomic<int>* met, std::atomic<int>* bad) {
+void Send(TowerTeams* teams, uint64_t kind, int requests, bool pauses, uint32_t seed, std::atomic<int>* met,
+          std::atomic<int>* bad) {
   constexpr int kColumns = 13, kMostRows = 4 * TowerTeams::kMostMembers;
   for (int i = 0; i < requests; ++i) {
     seed = seed * 1664525u + 1013904223u;
     const int64_t rows = 1 + (seed >> 20) % 4;
-    if ((seed >> 8) % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds((seed >> 12) % 64));
+    if (pauses && (seed >> 8) % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds((seed >> 12) % 64));
     TowerTeams::Seat seat;
     if (!teams->Join(rows, kind, kColumns * (kMostRows + 1), &seat)) continue;
     ++*met;
@@ -76,12 +77,22 @@ void Work(TowerTeams* teams, uint64_t kind, int requests, uint32_t seed, std::at
   }
 }
 
-// Calls a round of work until threads have met at least twice and, in the first 50 rounds, 20 times. Whether they meet is
-// up to the scheduler: on a busy machine they rarely run at the same time, and teams that break up make the next ones
-// rarer. The deadline is for threads that never meet.
+void Work(TowerTeams* teams, uint64_t kind, int requests, uint32_t seed, std::atomic<int>* met, std::atomic<int>* bad) {
+  Send(teams, kind, requests, true, seed, met, bad);
+}
+
+// On a busy machine a thread that pauses hardly ever runs while another one does. Therefore rounds after the first one are
+// longer and have no pauses.
+void WorkInRound(TowerTeams* teams, int round, uint32_t seed, std::atomic<int>* met, std::atomic<int>* bad) {
+  const bool pauses = round == 0;
+  Send(teams, kKind, pauses ? 1000 : 100'000, pauses, seed, met, bad);
+}
+
+// Calls rounds of work until threads have met twice and, in the first two rounds, more often. Whether they meet is up to the
+// scheduler; the deadline is for threads that never do.
 void UntilTheyHaveMet(const std::atomic<int>& met, const std::function<void(int)>& work) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
-  for (int round = 0; met < 2 || (round < 50 && met < 20); ++round) {
+  for (int round = 0; met < 2 || (round < 2 && met < 20); ++round) {
     if (std::chrono::steady_clock::now() > deadline) break;
     work(round);
   }
@@ -97,7 +108,7 @@ TEST_P(TowerTeamOfThreads, ShareTheirWork) {
   UntilTheyHaveMet(met, [&, threads = threads](int round) {
     std::vector<std::thread> workers;
     for (int i = 0; i < threads; ++i) {
-      workers.emplace_back(Work, &teams, kKind, 2000, static_cast<uint32_t>(round * threads + i), &met, &bad);
+      workers.emplace_back(WorkInRound, &teams, round, static_cast<uint32_t>(round * threads + i), &met, &bad);
     }
     for (std::thread& worker : workers) worker.join();
   });
@@ -231,7 +242,7 @@ TEST(TowerTeam, ThreadsAtACacheMeetAtTheFirstTheLastAndThoseBetween) {
       for (int i = 0; i < 2; ++i) {
         pair.emplace_back([&, i] {
           simulated_cpu = 8 * domain + 4 * i;
-          Work(&teams, kKind, 500, static_cast<uint32_t>(2 * round + i), &met, &bad);
+          WorkInRound(&teams, round, static_cast<uint32_t>(2 * round + i), &met, &bad);
         });
       }
       for (std::thread& thread : pair) thread.join();
