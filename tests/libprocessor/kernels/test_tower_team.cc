@@ -81,15 +81,15 @@ void Work(TowerTeams* teams, uint64_t kind, int requests, uint32_t seed, std::at
   Send(teams, kind, requests, true, seed, met, bad);
 }
 
-// On a busy machine a thread that pauses hardly ever runs while another one does. Therefore rounds after the first one are
-// longer and have no pauses.
+// On a busy machine a thread that pauses hardly ever runs while another one does. Therefore rounds after the first one
+// are longer and have no pauses.
 void WorkInRound(TowerTeams* teams, int round, uint32_t seed, std::atomic<int>* met, std::atomic<int>* bad) {
   const bool pauses = round == 0;
   Send(teams, kKind, pauses ? 1000 : 100'000, pauses, seed, met, bad);
 }
 
-// Calls rounds of work until threads have met twice and, in the first two rounds, more often. Whether they meet is up to the
-// scheduler; the deadline is for threads that never do.
+// Calls rounds of work until threads have met twice and, in the first two rounds, more often. Whether they meet is up
+// to the scheduler; the deadline is for threads that never do.
 void UntilTheyHaveMet(const std::atomic<int>& met, const std::function<void(int)>& work) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
   for (int round = 0; met < 2 || (round < 2 && met < 20); ++round) {
