@@ -71,6 +71,41 @@ func checkScores(outputs map[string]Tensor, y []float32, echo []string) error {
 	return nil
 }
 
+// whileBusy calls attempt while a request runs, and tries again beside a longer request if that one has ended meanwhile,
+// since the machine may be busy. start sends a request to "slow", whose time grows with the cube of the size.
+func whileBusy(t *testing.T, start func(size int32) <-chan error, attempt func() error) {
+	t.Helper()
+	for size := int32(1500); ; size += size / 2 {
+		ended := start(size)
+		failed := attempt()
+		isBusy := true
+		var err error
+		select {
+		case err = <-ended:
+			isBusy = false
+		default:
+			err = <-ended
+		}
+		if err != nil {
+			t.Fatalf("the slow request ended with %v", err)
+		}
+		if failed == nil {
+			return
+		}
+		if isBusy || size > 6000 {
+			t.Fatal(failed)
+		}
+	}
+}
+
+// checkCode is expectCode for an attempt that may be repeated.
+func checkCode(err error, code Code) error {
+	if CodeOf(err) != code {
+		return fmt.Errorf("got %v, expected %v", err, code)
+	}
+	return nil
+}
+
 func expectCode(t *testing.T, err error, code Code, words ...string) {
 	t.Helper()
 	if CodeOf(err) != code {
