@@ -87,6 +87,8 @@ class Agent:
         self.understood = Understood({})
         self.refused: str | None = None
         self.cores_fault = ""
+        # Whether hosts have had a complete state; a state on disk counts as one.
+        self._has_first = True
         self._cpus = frozenset(os.sched_getaffinity(0))
         self._hosts: tuple[HostSeen, ...] = ()
         self._link = link
@@ -225,8 +227,10 @@ class Agent:
         body = localize(desired, self.memory.paths, self._desired.body, known.versions, self._local_inputs)
         body = self._divided(body, state)
         is_complete = not self.fetching and body["models"].keys() == state.desired["models"].keys()
-        if self._desired.body is None and not is_complete:
-            # Hosts are ready once they have loaded their first state, so it must be complete.
+        is_drained = bool(body.get("hosts", {}).get("*", {}).get("drained"))
+        self._has_first = is_complete or (self._has_first and self._desired.body is not None)
+        if not self._has_first and not is_drained:
+            # Hosts are ready once they have loaded their first state, so it must be complete. Drained ones end.
             self.memory.write()
             self.changed.set()
             return
