@@ -30,7 +30,7 @@ class GuardSettings:
 
 @dataclass(frozen=True)
 class BadVersion:
-    """What a bad version costs until the guard has stopped it.
+    """The cost of a bad version until the guard stops it.
 
     Attributes
     ----------

@@ -42,7 +42,8 @@ def table_size(
     string_bytes : int, optional
         Bytes of all keys, if they are strings.
     runs : sequence of RowRun
-        Of rows of different widths; with default rows, all of `rows`.
+        Runs of rows of one width each, if rows have different widths. Together they are all of `rows`, default rows
+        included.
 
     Notes
     -----

@@ -169,7 +169,7 @@ class Replica:
                 raise
 
     def lose(self) -> None:
-        """Stop to lead."""
+        """Stop leading."""
         self._journal.diverge()
 
     def _newest(self) -> int | None:

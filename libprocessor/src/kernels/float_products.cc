@@ -72,7 +72,7 @@ Seconds Measure(Isa isa, const FloatProduct& product, int64_t rows) {
   return {best.ours / repeats, best.theirs / repeats};
 }
 
-// What was measured in this process.
+// The times that this process has measured.
 class Measurements {
  public:
   static Measurements& Global() {
