@@ -192,19 +192,23 @@ func TestHostKeepsConcurrentRequestsApart(t *testing.T) {
 	waitUntil(t, "no slot is taken", func() bool { return host.direct.taken.Load() == 0 })
 }
 
+// startSlow sends a slow request, and returns where its error or nil arrives.
+func startSlow(t *testing.T, host *Host, size int32) <-chan error {
+	t.Helper()
+	ended := make(chan error, 1)
+	_, err := host.ProcessAsync(context.Background(), predict(slowRequest(size)), func(answer *Answer, err error) {
+		answer.Free()
+		ended <- err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ended
+}
+
 func TestHostCancelsWhatWaits(t *testing.T) {
 	host := serve(t, map[string]any{"config": map[string]any{"session_num": 1, "worker_threads": 1}})
-	start := func(size int32) <-chan error {
-		ended := make(chan error, 1)
-		_, err := host.ProcessAsync(context.Background(), predict(slowRequest(size)), func(answer *Answer, err error) {
-			answer.Free()
-			ended <- err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ended
-	}
+	start := func(size int32) <-chan error { return startSlow(t, host, size) }
 	process := func(ctx context.Context) error {
 		answer, err := host.Process(ctx, predict(slowRequest(1)))
 		answer.Free()
@@ -320,21 +324,14 @@ func TestHostSaysWhyItDoesNotStart(t *testing.T) {
 
 func TestHostDrainsAndCloses(t *testing.T) {
 	host := serve(t, nil)
-	ended := make(chan error, 1)
-	_, err := host.ProcessAsync(context.Background(), predict(slowRequest(800)), func(answer *Answer, err error) {
-		answer.Free()
-		ended <- err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ended := startSlow(t, host, 800)
 	if err := host.Drain(context.Background()); err != nil {
 		t.Error(err)
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("what was admitted before: %v", err)
 	}
-	_, err = host.Process(context.Background(), predict(tfservingRequest()))
+	_, err := host.Process(context.Background(), predict(tfservingRequest()))
 	expectCode(t, err, Unavailable)
 	host.Close()
 	host.Close()
